@@ -1,0 +1,1 @@
+"""Quantities to verdicts, laws, bottlenecks and what-ifs: pure functions."""

@@ -1,0 +1,1 @@
+"""Sections in a person's markdown: find, splice, merge."""

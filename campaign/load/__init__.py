@@ -1,0 +1,1 @@
+"""The load generator: arrivals, the wire client, the latency arithmetic."""

@@ -1,0 +1,1 @@
+"""The measurement scripts, one process each; imported by nobody."""

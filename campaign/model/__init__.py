@@ -1,0 +1,1 @@
+"""From a model's config.json to its layers, shard shapes, bytes and floors: pure arithmetic."""

@@ -1,0 +1,1 @@
+"""One small module a kind of phase; `catalog` lists them in order."""

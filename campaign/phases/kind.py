@@ -1,0 +1,99 @@
+"""What a kind of phase is: the one signature that every module of this folder fills in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from campaign.schema import Finding, Quantity, Result
+
+ServerNeed = Literal["none", "running", "profiled"]
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured, as far as the measurement scripts need it."""
+
+    model: str
+    """The model as campaign.toml names it."""
+    config_path: str
+    """Path of its config.json."""
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    expert_parallel: int = 1
+    """Number of ranks that share the routed experts; 1 = experts are sharded like dense layers."""
+    device: Literal["cuda", "cpu"] = "cpu"
+    engine: str = "vllm"
+
+
+class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """How a script reaches the server; not a parameter of the measurement (points survive a restart of the server)."""
+
+    url: str = ""
+    """Base URL without a trailing slash or /v1."""
+    model: str = ""
+    """The served model name."""
+    api_key_env: str = ""
+    """Name of the environment variable that holds the key; empty = none."""
+    profile_dir: str = ""
+    """Where the profiler writes traces; empty where the server has no profiler."""
+    world_size: int = 1
+    """How many ranks write a trace."""
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What a phase may know beside its own parameters."""
+
+    target: Target
+    server: ServerAccess = ServerAccess()
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One SVG beside the document."""
+
+    name: str
+    """File name without a folder, e.g. `throughput.svg`."""
+    svg: bytes
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+    """What a phase makes of its result: pure, repeatable without measuring."""
+
+    view: msgspec.Struct
+    """The variables of the phase's template; every field has a docstring."""
+    quantities: tuple[Quantity, ...] = ()
+    """Named numbers for hypotheses, laws and the summary."""
+    findings: tuple[Finding, ...] = ()
+    figures: Callable[[], tuple[Figure, ...]] = lambda: ()
+    """Draws the figures (imports matplotlib only when called)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseKind:
+    """One kind of phase. Everything else of the package handles all kinds alike."""
+
+    name: str
+    """The kind, as `[[phase]] kind = ` names it; also the script `campaign.measure.<name>`."""
+    title: str
+    """Default heading of its section."""
+    parameters: type[msgspec.Struct]
+    """What a person may write under `[[phase]]` (besides kind, id, title); all fields have defaults."""
+    script_version: int
+    """Raised when what the script measures changes; makes earlier results stale."""
+    server: ServerNeed
+    """The server it needs: none, running (any), profiled (with the profiler configured)."""
+    configure: Callable[[Any, Context], msgspec.Struct]
+    """(parameters, context) → the script's config. A field named `server` (ServerAccess) is no parameter.
+    Raises `ConfigError` where parameters cannot be used with this target."""
+    points: Callable[[Any], tuple[str, ...]]
+    """config → keys of the points in the order of measurement."""
+    analyze: Callable[[Result, Context], Analysis]
+    """result → view, quantities, findings. Pure."""
+    template: str
+    """File name of its template."""
+    needs: tuple[str, ...] = ()
+    """Kinds whose phases come before it and whose results it reads (synthesis)."""
+    blocked_by: Callable[[Context], str | None] = lambda _context: None
+    """A reason why this phase cannot be measured for this target (`TP 1 has no collectives`), or None."""

@@ -1,0 +1,1 @@
+"""A server's life: launch, adopt, wait, judge, stop."""

@@ -1,0 +1,1 @@
+"""Profiler traces to the breakdown of a decode step."""

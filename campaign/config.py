@@ -65,6 +65,8 @@ class ServerTable(_Table, frozen=True, kw_only=True):
     ready_timeout: str = "60m"
     profile_ready: bool = False
     """true: one load, with the profiler configured, serves macro and profile."""
+    profile_dir: str = ""
+    """Where the profiler of a server that this tool does not start writes its traces, as seen from here."""
     allow: tuple[Literal["load", "gpu", "profile", "restart"], ...] = ("load", "gpu", "profile", "restart")
     """What a campaign may do to this server and machine."""
     api_key_env: str = ""

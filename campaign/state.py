@@ -88,8 +88,8 @@ class CampaignState(msgspec.Struct, frozen=True, kw_only=True):
     document: DocumentState = DocumentState()
     hypotheses: dict[str, str] = {}
     """When each hypothesis was first seen, by its hash: one written after its data is marked as such."""
-    loads_s: dict[str, list[float]] = {}
-    """Seconds that earlier loads took, by server spec: what an ETA is learnt from."""
+    loads: tuple[dict[str, Any], ...] = ()
+    """What earlier loads took, in the server module's own form: what an ETA is learnt from."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,6 +35,8 @@ class Store:
         self.state_path = self.state_folder / "campaign.json"
         self.previous_path = self.state_folder / "campaign.previous.json"
         self.events_path = self.state_folder / "events.jsonl"
+        self.revisions_path = self.state_folder / "revisions.jsonl"
+        """Every state of the numbers that was written up."""
         self.config_path = self.folder / config.FILE_NAME
         self.templates = self.folder / "templates"
         self.recovered: list[str] = []

@@ -24,6 +24,10 @@ POLL_S = 0.2
 GRACE_S = 10.0
 
 
+#: Stands for a measurement that is known to have ended.
+NO_PROCESS = Process(pid=0, started_at_s=0.0)
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a measurement's process ended."""
 
@@ -87,6 +91,8 @@ class Attempt:
 
 def is_alive(process: Process) -> bool:
     """Whether the process of this pid and start time still runs (a zombie does not)."""
+    if process == NO_PROCESS:
+        return False
     try:
         found = psutil.Process(process.pid)
         return abs(found.create_time() - process.started_at_s) < 0.05 and found.status() != psutil.STATUS_ZOMBIE

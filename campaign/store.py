@@ -194,6 +194,10 @@ class Store:
         """Remember the text of a section as written (where it differs)."""
         self.write_if_changed(self.sections_folder / f"{section_id}.md", text.encode())
 
+    def conflict_path(self, section_id: str) -> Path:
+        """Where the new text of a section in conflict is kept."""
+        return self.state_folder / "conflicts" / f"{section_id}.md"
+
     def write_if_changed(self, path: Path, data: bytes) -> bool:
         """Write a file unless it holds these bytes already; says whether it was written."""
         try:

@@ -32,7 +32,7 @@ def render(obj: dict[str, Any], check: bool, diff: bool, force: tuple[str, ...],
         return 0
     state = campaign.reconciled(state)
     if check or diff:
-        written = preview(campaign, Composer(campaign, state).compose(), force=force, insert=insert)
+        written = preview(campaign, state, Composer(campaign, state).compose(), force=force, insert=insert)
         if diff:
             click.echo(_unified(written.before, written.after, campaign.config.document.path), nl=False)
         for text in written.needs_person:

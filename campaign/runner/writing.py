@@ -9,7 +9,7 @@ import msgspec
 
 import campaign as package
 from campaign import files, schema
-from campaign.document import revise
+from campaign.document import adopt_headings, revise
 from campaign.errors import DocumentError
 from campaign.phases.kind import Analysis, Figure
 from campaign.render import Renderer
@@ -35,6 +35,14 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     before: bytes
     after: bytes
     states: dict[str, str]
+    written: dict[str, str]
+    """Section id → text to remember as last written."""
+    conflicts: dict[str, str]
+    """Section id → new text that was not taken."""
+    edited: tuple[str, ...]
+    """Sections that carry a person's edit."""
+    new_edits: tuple[str, ...] = ()
+    """Those of them whose edit was not known before, and stands unmerged."""
 
     @property
     def is_changed(self) -> bool:
@@ -43,12 +51,17 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needs_person(self) -> list[str]:
         """What only a person can decide, one line each."""
-        return [
+        lines = [
             f"section {name}: your words and the new numbers changed the same lines; yours stand, the new text is in "
             f"state/conflicts/{name}.md. Take it with: python -m campaign render --force {name}"
-            for name, state in self.states.items()
-            if state == "conflict"
+            for name in self.conflicts
         ]
+        lines += [
+            f"section {name}: your edit is kept, and will be merged with new numbers; take the machine's text with: "
+            f"python -m campaign render --force {name}"
+            for name in self.new_edits
+        ]
+        return lines
 
 
 def template_folders(campaign: OpenCampaign) -> list[Path]:
@@ -137,39 +150,42 @@ def document_path(campaign: OpenCampaign) -> Path:
 
 
 def preview(
-    campaign: OpenCampaign, composition: Composition, *, force: Collection[str] = (), insert: Collection[str] = ()
+    campaign: OpenCampaign,
+    state: CampaignState,
+    composition: Composition,
+    *,
+    force: Collection[str] = (),
+    insert: Collection[str] = (),
 ) -> Written:
     """What a rewrite would make of the document; writes nothing. Raises `DocumentError` with file and line."""
     path = document_path(campaign)
-    store = campaign.store
     before = path.read_bytes() if path.exists() else b""
-    source = before
-    if not before:
-        header = composition.header or ""
-        source = header.encode()
-    source, _ = adopt(campaign, source)
-    last = store.last_written()
-    if not before:
-        last = {}  # the document was moved away or is new: nothing was taken out by its person
+    # A document that was moved away is begun anew: nothing was taken out of it by its person.
+    last = campaign.store.last_written() if before else {}
+    source, _ = adopt(campaign, before or (composition.header or "").encode(), composition.sections)
     try:
-        revision = revise(source, composition.sections, last_written=_without(last, force), insert=insert)
+        revision = revise(source, composition.sections, last_written=last, insert=insert, force=force)
     except DocumentError as error:
         where = f"{path}:{error.line}" if error.line else str(path)
         raise DocumentError(f"{where}: {error}", line=error.line) from error
-    return Written(before=before, after=revision.content, states=revision.states)
+    known = {name for name, section in state.document.sections.items() if section.state in ("edited", "conflict")}
+    new = [n for n in revision.edited if n not in known and revision.states.get(n) not in ("merged", "conflict")]
+    return Written(
+        before=before,
+        after=revision.content,
+        states=dict(revision.states),
+        written=revision.written,
+        conflicts=revision.conflicts,
+        edited=revision.edited,
+        new_edits=tuple(new),
+    )
 
 
-def _without(last: Mapping[str, str], force: Collection[str]) -> dict[str, str]:
-    return {name: text for name, text in last.items() if name not in force}
-
-
-def adopt(campaign: OpenCampaign, source: bytes) -> tuple[bytes, dict[str, str]]:
-    """Headings that campaign.toml hands over become sections, once."""
-    wanted = campaign.config.document.adopt
+def adopt(campaign: OpenCampaign, source: bytes, sections: Collection[str]) -> tuple[bytes, dict[str, str]]:
+    """Headings that campaign.toml hands over become sections, once there is something to put there."""
+    wanted = {name: title for name, title in campaign.config.document.adopt.items() if name in sections}
     if not wanted or not source:
         return source, {}
-    from campaign.document import adopt_headings
-
     return adopt_headings(source, wanted)
 
 
@@ -185,35 +201,34 @@ def write(
     Nothing is touched where nothing changes: not a byte, not the file's time.
     """
     composition = Composer(campaign, state).compose()
-    if composition.header is None and not document_path(campaign).exists():
-        empty = Written(before=b"", after=b"", states={})
-        return state, empty
-    written = preview(campaign, composition, force=force, insert=insert)
     path, store = document_path(campaign), campaign.store
+    if composition.header is None and not path.exists():
+        return state, Written(before=b"", after=b"", states={}, written={}, conflicts={}, edited=())
+    written = preview(campaign, state, composition, force=force, insert=insert)
     for name, svg in composition.figures.items():
         store.write_if_changed(path.parent / "figures" / name, svg)
-    _, adopted = adopt(campaign, written.before)
+    _, adopted = adopt(campaign, written.before, composition.sections)
     for name, text in adopted.items():
         store.write_if_changed(store.state_folder / "adopted" / f"{name}.md", text.encode())
-    for name, outcome in written.states.items():
-        conflict = store.state_folder / "conflicts" / f"{name}.md"
-        if outcome == "conflict":
-            store.write_if_changed(conflict, composition.sections[name].encode())
-        elif conflict.exists():
-            conflict.unlink()
+    for name, text in written.conflicts.items():
+        store.write_if_changed(store.conflict_path(name), text.encode())
     if written.is_changed:
         files.write_atomic(path, written.after)
-    for name, outcome in written.states.items():
-        if outcome not in ("conflict", "removed") and name in composition.sections:
-            store.save_written(name, composition.sections[name])
+    for name, text in written.written.items():
+        store.save_written(name, text)
+    for name in written.states:
+        if name not in written.conflicts:
+            store.conflict_path(name).unlink(missing_ok=True)
     sections = {
-        name: SectionState(state=_shown(outcome), text_hash=schema.content_hash(composition.sections[name].encode()))
+        name: SectionState(state=_shown(name, outcome, written), text_hash=schema.content_hash(text.encode()))
         for name, outcome in written.states.items()
-        if name in composition.sections
+        if (text := written.written.get(name, "")) is not None
     }
     document = DocumentState(hash=schema.content_hash(written.after), sections=sections)
     return msgspec.structs.replace(state, document=document), written
 
 
-def _shown(outcome: str) -> str:
-    return {"updated": "current", "inserted": "current", "merged": "edited"}.get(outcome, outcome)
+def _shown(name: str, outcome: str, written: Written) -> str:
+    if outcome in ("conflict", "removed"):
+        return outcome
+    return "edited" if name in written.edited else "current"

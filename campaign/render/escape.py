@@ -18,6 +18,7 @@ _EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _CHARACTERS = str.maketrans(
     {"\\": "&#92;", "<": "&lt;", "`": "\\`", "*": "\\*", "[": "\\[", "]": "\\]", "|": "\\|", "~": "\\~", "$": "\\$"}
 )
+_EDGE_SPACES = re.compile(r"^\s+|\s+$")  # no-break spaces and the like, which parsers strip
 _LIST_NUMBER = re.compile(r"^([0-9]{1,9})([.)])(?=\s|$)")
 _LOUD_LINE = re.compile(r"campaign\s*:\s*(?:begin|end)\b|^(?:<{7} |={7}\s*$|>{7} )", re.IGNORECASE | re.MULTILINE)
 
@@ -43,6 +44,7 @@ def text(value: str) -> Markup:
     line = re.sub(r"(?:^|(?<=-))>", "&gt;", line)
     line = re.sub(r"(?:^|(?<=\s))#", r"\\#", line)
     line = re.sub(r"^([-+=:])", r"\\\1", line)
+    line = _EDGE_SPACES.sub(lambda m: "".join(f"&#{ord(space)};" for space in m.group()), line)
     return Markup(_LIST_NUMBER.sub(r"\1\\\2", line))
 
 
@@ -56,7 +58,7 @@ def code(value: str) -> Markup:
     line = _one_line(value)
     if not line:
         return Markup("")
-    if re.search(r"[|`\\]|<!--|-->", line):
+    if _EDGE_SPACES.search(line) or re.search(r"[|`\\]|<!--|-->", line):
         return Markup("<code>") + text(line) + Markup("</code>")
     return Markup(f"`{line}`")
 

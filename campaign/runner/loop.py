@@ -18,6 +18,7 @@ from campaign.errors import (
     InterruptedRun,
     PhaseError,
     ServerError,
+    TemplateError,
     combined_exit_code,
 )
 from campaign.launch import local
@@ -286,9 +287,10 @@ class Runner:
     def _write(self) -> Written | None:
         try:
             state, written = write(self._campaign, self._state)
-        except DocumentError as error:
-            self._reporter.say(f"document: {error}")
-            self._codes.append(EXIT_DOCUMENT)
+        except (DocumentError, TemplateError) as error:
+            # Measuring goes on: a document can be written later from the results alone.
+            self._reporter.say(f"document not written: {error}")
+            self._codes.append(error.exit_code)
             return None
         if state != self._state:
             self._save(state, "document")

@@ -234,7 +234,9 @@ class Runner:
         def on_points(done: int) -> None:
             self._reporter.progress(entry.id, done, entry.points_total, f"{done} of {entry.points_total}")
 
-        complaint = self._server.complaint if kind.server != "none" else lambda: None
+        def complaint() -> str | None:
+            return self._server.complaint(kind.server) if kind.server != "none" else None
+
         outcome = local.watch(attempt, on_points=on_points, should_stop=lambda: bool(self._stop), complaint=complaint)
         self._judge(entry, attempt, outcome)
 

@@ -25,6 +25,7 @@ from campaign.server import (
     check_alive,
     command_spec,
     find,
+    is_alive,
     launch,
     past_load,
     stop,
@@ -80,17 +81,26 @@ class ServerKeeper:
         self._checked_s = time.monotonic()
         return self._access(record, need)
 
-    def complaint(self) -> str | None:
-        """Why the server can no longer be measured, or None; looks now and then only."""
+    def complaint(self, need: ServerNeed) -> str | None:
+        """Why the server can no longer be measured, or None; looks now and then only.
+
+        While a profile is exported a healthy server answers nothing for minutes: there only its death counts, and
+        the script's own deadlines.
+        """
         record = self.record()
         if record is None or time.monotonic() - self._checked_s < CHECK_EVERY_S:
             return None
         self._checked_s = time.monotonic()
+        if need == "profiled":
+            return "the server died; see the end of its log" if self._is_dead(record) else None
         try:
             check_alive(record)
         except ServerError as error:
             return str(error)
         return None
+
+    def _is_dead(self, record: ServerRecord) -> bool:
+        return record.kind == "managed" and not is_alive(record)
 
     def stop(self) -> None:
         """Stop the server we started, verified; an attached one is let go of."""

@@ -11,8 +11,10 @@ from campaign.trace import exposure
 from campaign.trace import steps as step_finder
 from campaign.trace.categories import CATEGORIES, COMMUNICATION, Table
 from campaign.trace.events import CollectiveArguments, Flags, Ints, Spans, Trace
+from campaign.trace.layer import layer_of, median_step
 from campaign.trace.neighbours import compiled_kernels, placed
 from campaign.trace.ranked import IDLE_REASONS, NO_WALL, CollectiveCalls, RankSteps
+from campaign.trace.result import LayerKernel
 from campaign.trace.steps import StepTable
 
 _HOST, _SYNC, _LAUNCH, _GRAPH, _UNKNOWN = range(len(IDLE_REASONS))
@@ -52,6 +54,7 @@ def analyze_device(trace: Trace, table: Table, step_regex: str | None) -> RankSt
         idle = _idle(trace, found, edges)
     launches, graphs, launch_ns, sync_ns = _host(trace, found, order)
     is_call = np.isin(of_event, _COMMUNICATION) & inside
+    layer, repeats = _layer(trace, step, dense, names=names, category=category, chosen=median_step(steps, wall))
     whole_ns = np.zeros(len(CATEGORIES), np.int64)
     np.add.at(whole_ns, of_event, trace.device.duration_ns)
     span = int(trace.device.end_ns.max() - trace.device.start_ns.min()) if len(trace.device) else 0
@@ -67,8 +70,17 @@ def analyze_device(trace: Trace, table: Table, step_regex: str | None) -> RankSt
         outside_ns=int(trace.device.duration_ns[~inside].sum()),
         problems=trace.problems, notes=(*trace.notes, *found.notes),
         compiled=compiled_kernels(names, category, trace.device, dense, step=step, steps=len(steps)),
-        whole_ns=whole_ns, whole_calls=np.bincount(of_event, minlength=len(CATEGORIES)), whole_span_ns=span,
+        layer=layer, layer_repeats=repeats, whole_ns=whole_ns, whole_calls=np.bincount(of_event, minlength=len(CATEGORIES)), whole_span_ns=span,
     )  # fmt: skip
+
+
+def _layer(
+    trace: Trace, step: Ints, name: Ints, *, names: tuple[str, ...], category: Ints, chosen: int | None
+) -> tuple[tuple[LayerKernel, ...], int]:
+    if chosen is None:
+        return (), 0
+    mine = step == chosen
+    return layer_of(trace.device.take(mine), name[mine], names, category)
 
 
 def _order(device: Spans, found: StepTable) -> tuple[Ints, Ints]:

@@ -111,7 +111,7 @@ def _blocked_by(context: Context) -> str | None:
 
 def _analyze(result: Result, _context: Context) -> Analysis:
     config, data = decode(result.config, CollectivesConfig), decode(result.data, CollectivesData)
-    rows, bursts = rows_of(data), bursts_of(data)
+    rows, bursts = rows_of(data, config.ranks), bursts_of(data)
     measured = [burst for burst in bursts if burst.us_per_call is not None]
     fits = tuple(fit for backend in config.backends if (fit := fit_of(rows, backend)) is not None)
     view = CollectivesView(

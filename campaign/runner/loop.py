@@ -9,11 +9,13 @@ import msgspec
 import tenacity
 
 from campaign import lock
+from campaign.config import PhaseEntry
 from campaign.errors import (
     EXIT_DOCUMENT,
     EXIT_INTERRUPTED,
     EXIT_PHASE,
     EXIT_SERVER,
+    CampaignError,
     DocumentError,
     InterruptedRun,
     PhaseError,
@@ -24,6 +26,7 @@ from campaign.errors import (
 from campaign.launch import local
 from campaign.measurement import now_utc
 from campaign.phases.kind import PhaseKind
+from campaign.runner.importing import accept, read_imports
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.proposals import Planner, follow_ups
 from campaign.runner.reading import accept_synthesis, note_hypotheses, note_revision, read_all
@@ -215,11 +218,14 @@ class Runner:
         self._check_stop()
         entry = phase(self._state, phase_id)
         kind = self._campaign.kinds[entry.kind]
+        typed = self._campaign.entry(entry)
+        if typed.imports:
+            self._import(typed)
+            return
         context = self._campaign.context
         if kind.server != "none":
             access = self._server.ensure(kind.server)
             context = msgspec.structs.replace(context, server=access)
-        typed = self._campaign.entry(entry)
         config = self._campaign.measurement_config(typed, context)
         inputs = self._campaign.inputs(typed)
         state = begin(self._state, phase_id, inputs=inputs, at=now_utc())
@@ -229,6 +235,17 @@ class Runner:
         attempt = local.start(folder, entry.kind, entry.last_attempt, self._store.folder)
         self._save(change(self._state, phase_id, process=attempt.process), "started", phase_id)
         self._watch(entry, kind, attempt)
+
+    def _import(self, typed: PhaseEntry) -> None:
+        """What campaign.toml has come from elsewhere, taken in its phase's place."""
+        self._reporter.say(f"{typed.id}: importing {', '.join(typed.imports)}")
+        inputs = self._campaign.inputs(typed)
+        self._save(begin(self._state, typed.id, inputs=inputs, at=now_utc()), "begin", typed.id)
+        try:
+            imported = read_imports(self._campaign, typed)
+        except CampaignError as error:
+            raise PhaseError(str(error)) from error
+        self._save(accept(self._campaign, self._state, typed.id, imported, inputs), "imported", typed.id)
 
     def _watch(self, entry: PhaseState, kind: PhaseKind, attempt: local.Attempt) -> None:
         def on_points(done: int) -> None:

@@ -42,9 +42,9 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 class Structure:
     """A document read once: lines, blocks, sections. Raises `DocumentError` with a line where it is unsound."""
 
-    def __init__(self, source: bytes) -> None:
+    def __init__(self, source: bytes, *, is_whole: bool = False) -> None:
         self.lines = Lines(source)
-        self.blocks = Blocks(self.lines)
+        self.blocks = Blocks(self.lines, is_whole=is_whole)
         markers = self._markers()
         self._refuse_conflicts(markers)
         self._refuse_open_blocks()

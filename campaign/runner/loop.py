@@ -18,6 +18,7 @@ from campaign.errors import (
     InterruptedRun,
     PhaseError,
     ServerError,
+    TemplateError,
     combined_exit_code,
 )
 from campaign.launch import local
@@ -233,7 +234,9 @@ class Runner:
         def on_points(done: int) -> None:
             self._reporter.progress(entry.id, done, entry.points_total, f"{done} of {entry.points_total}")
 
-        complaint = self._server.complaint if kind.server != "none" else lambda: None
+        def complaint() -> str | None:
+            return self._server.complaint(kind.server) if kind.server != "none" else None
+
         outcome = local.watch(attempt, on_points=on_points, should_stop=lambda: bool(self._stop), complaint=complaint)
         self._judge(entry, attempt, outcome)
 
@@ -286,9 +289,10 @@ class Runner:
     def _write(self) -> Written | None:
         try:
             state, written = write(self._campaign, self._state)
-        except DocumentError as error:
-            self._reporter.say(f"document: {error}")
-            self._codes.append(EXIT_DOCUMENT)
+        except (DocumentError, TemplateError) as error:
+            # Measuring goes on: a document can be written later from the results alone.
+            self._reporter.say(f"document not written: {error}")
+            self._codes.append(error.exit_code)
             return None
         if state != self._state:
             self._save(state, "document")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import click
+import msgspec
 
+from campaign import lock, schema
 from campaign.errors import UsageError
-from campaign.server import (
-    LoadProgress,
-    ServerSpec,
-    ensure_ready,
-    find,
-    read_record,
-    stop,
-    tail_text,
-    write_record,
-)
+from campaign.phases.catalog import KINDS
+from campaign.runner.opening import OpenCampaign
+from campaign.runner.serving import server_spec
+from campaign.server import LoadProgress, ServerRecord, ensure_ready, find, stop, tail_text
+from campaign.store import Store
 
 
 @click.group()
@@ -30,15 +26,17 @@ def server() -> None:
 @click.pass_context
 def start(ctx: click.Context, no_wait: bool) -> None:
     """Start the server of campaign.toml and wait until it is ready; adopt it where it runs already."""
-    spec, path = _spec(ctx), _path(ctx)
-    record = ensure_ready(
-        read_record(path),
-        spec,
-        log_path=path.parent / "server.log",
-        save=lambda one: write_record(path, one),
-        on_progress=lambda progress: click.echo(describe(progress)),
-        should_wait=not no_wait,
-    )
+    folder, spec = _folder(ctx), server_spec(_campaign(ctx))
+    with lock.hold(folder / "state"):
+        shelf = _Shelf(folder)
+        record = ensure_ready(
+            shelf.read(),
+            spec,
+            log_path=folder / "state" / "server.log",
+            save=shelf.write,
+            on_progress=lambda progress: click.echo(describe(progress)),
+            should_wait=not no_wait,
+        )
     click.echo(f"{record.url} is {record.state} as {record.served_name or 'no name yet'} (pid {record.pid or '–'})")
 
 
@@ -46,14 +44,16 @@ def start(ctx: click.Context, no_wait: bool) -> None:
 @click.pass_context
 def stop_(ctx: click.Context) -> None:
     """Stop the server that this campaign started."""
-    path = _path(ctx)
-    record = read_record(path)
-    if record is None or record.state == "stopped":
-        click.echo("No server of this campaign runs.")
-        return
-    if record.kind == "attached":
-        raise UsageError(f"{record.url} is not ours: this campaign never stops an attached server.")
-    stop(record, save=lambda one: write_record(path, one))
+    folder = _folder(ctx)
+    with lock.hold(folder / "state"):
+        shelf = _Shelf(folder)
+        record = shelf.read()
+        if record is None or record.state == "stopped":
+            click.echo("No server of this campaign runs.")
+            return
+        if record.kind == "attached":
+            raise UsageError(f"{record.url} is not ours: this campaign never stops an attached server.")
+        stop(record, save=shelf.write)
     click.echo(f"Stopped; port {record.port} is free.")
 
 
@@ -61,7 +61,7 @@ def stop_(ctx: click.Context) -> None:
 @click.pass_context
 def status(ctx: click.Context) -> None:
     """Whether the server is there, and how far its load is."""
-    record = read_record(_path(ctx))
+    record = _Shelf(_folder(ctx)).read()
     if record is None:
         click.echo("No server was started by this campaign.")
         return
@@ -78,7 +78,7 @@ def status(ctx: click.Context) -> None:
 @click.pass_context
 def logs(ctx: click.Context, lines: int) -> None:
     """The end of the server's log."""
-    record = read_record(_path(ctx))
+    record = _Shelf(_folder(ctx)).read()
     if record is None or not record.log_path:
         raise UsageError("There is no log: no server was started by this campaign.")
     click.echo(tail_text(Path(record.log_path), lines, record.log_offset))
@@ -92,13 +92,25 @@ def describe(progress: LoadProgress) -> str:
     return f"{progress.elapsed_s:6.0f} s  {progress.load_phase}{share}{count}{eta}"
 
 
-def _path(ctx: click.Context) -> Path:
+def _folder(ctx: click.Context) -> Path:
     folder: Path = ctx.obj["dir"]
-    return folder / "state" / "server.json"
+    return folder.resolve()
 
 
-def _spec(ctx: click.Context) -> ServerSpec:
-    build: Callable[[], ServerSpec] | None = ctx.obj.get("server_spec")
-    if build is None:
-        raise UsageError("There is no campaign.toml here that names a server. Run init, or give --dir.")
-    return build()
+def _campaign(ctx: click.Context) -> OpenCampaign:
+    return OpenCampaign(_folder(ctx), KINDS)
+
+
+class _Shelf:
+    """The server's record in a campaign's state."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = Store(folder)
+
+    def read(self) -> ServerRecord | None:
+        state = self._store.load_state()
+        return msgspec.convert(state.server, ServerRecord) if state is not None and state.server else None
+
+    def write(self, record: ServerRecord) -> None:
+        state = self._store.load_state() or self._store.new_state()
+        self._store.save_state(msgspec.structs.replace(state, server=schema.builtins(record)), "server")

@@ -21,7 +21,7 @@ $(SETUP): pyproject.toml constraints-cpu.txt .ci/install
 	@touch $@
 
 model: $(SETUP) ## the tiny model of the default campaign (random weights, no download)
-	@test -f models/tiny-deepseek/config.json || $(PY) -m campaign.server.tiny models/tiny-deepseek
+	@test -f models/tiny-deepseek/config.json || $(PY) -c 'from pathlib import Path; from campaign.server import make_tiny_model; make_tiny_model(Path("models/tiny-deepseek"))'
 
 run: $(SETUP) model ## the default campaign, end to end; goes on where it was interrupted
 	$(PY) -m campaign resume

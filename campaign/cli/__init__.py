@@ -23,6 +23,9 @@ COMMANDS = {
     "run": "todo",
     "status": "status",
     "render": "render",
+    "trace": "trace",
+    "shapes": "shapes",
+    "server": "server",
 }
 
 

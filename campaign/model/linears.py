@@ -30,6 +30,8 @@ class Linear(msgspec.Struct, frozen=True, kw_only=True):
     """Matrices in one call: heads of a batched product, experts held by this rank."""
     active: float | None = None
     """Experts a token goes through on this rank (mean); None = every matrix is used."""
+    distinct: float | None = None
+    """Distinct experts a call as routed in a measurement; None = the mean over uniform routing."""
     calls: int = 1
     """Calls a decode step."""
     dtype: str = "bf16"
@@ -56,6 +58,8 @@ class Linear(msgspec.Struct, frozen=True, kw_only=True):
 
         D = E(1 − (1 − k/E)^T) for T tokens and uniform routing; E, k of this rank.
         """
+        if self.distinct is not None:
+            return self.distinct
         if self.active is None:
             return float(self.matrices)
         return self.matrices * (1 - (1 - min(1.0, self.active / self.matrices)) ** tokens)

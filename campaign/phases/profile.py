@@ -63,7 +63,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 
     batch: int
     traces: tuple[str, ...]
-    """One file a rank, beside the result."""
+    """One file a rank, relative to the campaign folder."""
     trace_bytes: int
     """Size of all of them."""
     unprofiled_tpot_ms: float | None

@@ -18,11 +18,12 @@ from campaign.errors import (
     InterruptedRun,
     PhaseError,
     ServerError,
+    TemplateError,
     combined_exit_code,
 )
+from campaign.launch import local
 from campaign.measurement import now_utc
 from campaign.phases.kind import PhaseKind
-from campaign.runner import supervision
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.proposals import Planner, follow_ups
 from campaign.runner.reading import accept_synthesis, note_hypotheses, note_revision, read_all
@@ -225,21 +226,21 @@ class Runner:
         entry = phase(state, phase_id)
         self._save(state, "begin", phase_id, f"attempt {entry.last_attempt}")
         folder = self._store.prepare_attempt(entry, config)
-        attempt = supervision.start(folder, entry.kind, entry.last_attempt, self._store.folder)
+        attempt = local.start(folder, entry.kind, entry.last_attempt, self._store.folder)
         self._save(change(self._state, phase_id, process=attempt.process), "started", phase_id)
         self._watch(entry, kind, attempt)
 
-    def _watch(self, entry: PhaseState, kind: PhaseKind, attempt: supervision.Attempt) -> None:
+    def _watch(self, entry: PhaseState, kind: PhaseKind, attempt: local.Attempt) -> None:
         def on_points(done: int) -> None:
             self._reporter.progress(entry.id, done, entry.points_total, f"{done} of {entry.points_total}")
 
-        complaint = self._server.complaint if kind.server != "none" else lambda: None
-        outcome = supervision.watch(
-            attempt, on_points=on_points, should_stop=lambda: bool(self._stop), complaint=complaint
-        )
+        def complaint() -> str | None:
+            return self._server.complaint(kind.server) if kind.server != "none" else None
+
+        outcome = local.watch(attempt, on_points=on_points, should_stop=lambda: bool(self._stop), complaint=complaint)
         self._judge(entry, attempt, outcome)
 
-    def _judge(self, entry: PhaseState, attempt: supervision.Attempt, outcome: supervision.Outcome) -> None:
+    def _judge(self, entry: PhaseState, attempt: local.Attempt, outcome: local.Outcome) -> None:
         state = change(self._state, entry.id, points_done=attempt.points_done())
         if outcome.kind == "result":
             loaded = self._store.load_result(attempt.result_path)
@@ -248,7 +249,7 @@ class Runner:
                 self._save(finished, "done", entry.id)
                 self._reporter.say(f"{entry.id}: done in {loaded[0].duration_s:.1f} s of measuring")
                 return
-            outcome = supervision.Outcome(kind="failed", reason=f"{attempt.result_path} holds no whole result")
+            outcome = local.Outcome(kind="failed", reason=f"{attempt.result_path} holds no whole result")
         if outcome.kind == "interrupted":
             self._save(interrupt(state, entry.id, outcome.reason), "interrupted", entry.id)
             raise InterruptedRun(outcome.reason)
@@ -263,11 +264,11 @@ class Runner:
             if entry.status != "running":
                 continue
             folder = self._store.attempt_folder(entry.id, entry.last_attempt)
-            alive = entry.process is not None and supervision.is_alive(entry.process)
+            alive = entry.process is not None and local.is_alive(entry.process)
             attempt = (
-                supervision.Attempt(folder, entry.process)
+                local.Attempt(folder, entry.process)
                 if entry.process and alive
-                else supervision.find(folder, self._store.folder)
+                else local.find(folder, self._store.folder)
             )
             if attempt is not None:
                 self._reporter.say(f"{entry.id}: attempt {entry.last_attempt} is still measuring: adopted")
@@ -275,7 +276,7 @@ class Runner:
                 state = interrupt(self._state, entry.id, "the runner ended while it was measured")
                 self._save(state, "interrupted", entry.id)
                 continue
-            ended = attempt or supervision.Attempt(folder, supervision.NO_PROCESS)
+            ended = attempt or local.Attempt(folder, local.NO_PROCESS)
             try:
                 self._watch(entry, self._campaign.kinds[entry.kind], ended)
             except _TransientPhaseError as error:
@@ -288,9 +289,10 @@ class Runner:
     def _write(self) -> Written | None:
         try:
             state, written = write(self._campaign, self._state)
-        except DocumentError as error:
-            self._reporter.say(f"document: {error}")
-            self._codes.append(EXIT_DOCUMENT)
+        except (DocumentError, TemplateError) as error:
+            # Measuring goes on: a document can be written later from the results alone.
+            self._reporter.say(f"document not written: {error}")
+            self._codes.append(error.exit_code)
             return None
         if state != self._state:
             self._save(state, "document")

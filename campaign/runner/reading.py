@@ -24,15 +24,19 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scoped(quantities: tuple[Quantity, ...], entry: PhaseState) -> tuple[Quantity, ...]:
-    """Quantities of a further phase of a kind carry the phase's id, so that names stay unique in a campaign."""
-    if entry.id == entry.kind:
-        return quantities
+    """Quantities as a campaign knows them: they name the phase they are from.
+
+    Those of a further phase of a kind carry its id in their names too, so that names stay unique.
+    """
     head = entry.kind + "."
-    return tuple(
-        msgspec.structs.replace(q, name=f"{entry.id}.{q.name[len(head) :]}" if q.name.startswith(head) else q.name)
-        for q in quantities
-        if q.name.startswith(head)
-    )
+    made = []
+    for quantity in quantities:
+        if entry.id != entry.kind and not quantity.name.startswith(head):
+            continue  # what is not this kind's own (the model's arithmetic) is known from the first phase
+        name = f"{entry.id}.{quantity.name[len(head) :]}" if entry.id != entry.kind else quantity.name
+        source = msgspec.structs.replace(quantity.source, phase=entry.id) if quantity.source else None
+        made.append(msgspec.structs.replace(quantity, name=name, source=source))
+    return tuple(made)
 
 
 def read_phase(campaign: OpenCampaign, entry: PhaseState) -> Reading | None:
@@ -55,12 +59,18 @@ def row(campaign: OpenCampaign, entry: PhaseState, reading: Reading | None) -> R
     """One phase as the synthesis and the provenance lines see it."""
     store = campaign.store
     path = store.attempt_folder(entry.id, entry.result_attempt) / "result.json" if entry.result_attempt else None
-    fields = {"id": entry.id, "kind": entry.kind, "title": entry.title, "status": entry.status, "reason": entry.reason}
-    if reading is None:
-        return Row(**fields, origin=entry.origin)
-    return Row(
-        **fields,
+    known = Row(
+        id=entry.id,
+        kind=entry.kind,
+        title=entry.title,
+        status=entry.status,
+        reason=entry.reason,
         origin=entry.origin,
+    )
+    if reading is None:
+        return known
+    return msgspec.structs.replace(
+        known,
         attempt=entry.result_attempt,
         command=" ".join(reading.result.command),
         result_path=store.relative(path) if path else "",

@@ -12,9 +12,9 @@ from typing import Any
 
 from campaign import schema
 from campaign.errors import CampaignError
+from campaign.launch.local import is_alive
 from campaign.lock import read_holder
 from campaign.measurement import points_path
-from campaign.runner.supervision import is_alive
 from campaign.state import CampaignState, PhaseState
 from campaign.store import Store
 

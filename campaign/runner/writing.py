@@ -7,12 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-import campaign as package
 from campaign import files, schema
 from campaign.document import adopt_headings, revise
 from campaign.errors import DocumentError
 from campaign.phases.kind import Analysis, Figure
-from campaign.render import Renderer
+from campaign.render import Markdown, Renderer, provenance_of, shipped_templates
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reading import Reading, read_all, row, synthesis
 from campaign.state import CampaignState, DocumentState, PhaseState, SectionState
@@ -66,8 +65,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 def template_folders(campaign: OpenCampaign) -> list[Path]:
     """Where templates are looked for: the campaign's own folder, then the shipped ones."""
-    shipped = Path(package.__file__).parent / "_templates"
-    return [campaign.store.templates, shipped if shipped.is_dir() else Path(package.__file__).parents[1] / "templates"]
+    return [campaign.store.templates, shipped_templates()]
 
 
 class Composer:
@@ -105,7 +103,8 @@ class Composer:
             return self._render("failed.md.j2", {"phase": phase, "points": entry.points_done})
         body = self._render(self._campaign.kinds[entry.kind].template, self._variables(reading.analysis, phase))
         self._draw(reading.analysis)
-        return self._render("section.md.j2", {"phase": phase, "body": body, "result": reading.result})
+        source = provenance_of(reading.result, path=phase.result_path, file_hash=reading.result_hash)
+        return self._render("section.md.j2", {"phase": phase, "body": Markdown(body.strip()), "provenance": source})
 
     def _synthesis_sections(
         self, readings: Mapping[str, Reading]

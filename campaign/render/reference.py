@@ -1,0 +1,97 @@
+"""templates/README.md: every variable that a template gets, from the docstrings of its struct."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import typing
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from campaign.errors import TemplateError
+
+
+def describe_templates(views: Mapping[str, type[msgspec.Struct]], introduction: str = "") -> str:
+    """Markdown that lists the variables of each template: file name → the struct whose fields it gets.
+
+    Raises `TemplateError` for a field without a docstring.
+    """
+    parts = [introduction.strip() + "\n"] if introduction.strip() else []
+    told: dict[str, str] = {}
+    for template, view in sorted(views.items()):
+        parts.append(f"## {template}\n\n{_summary(view)}\n\n{_fields(view)}")
+    for nested in _nested(views.values()):
+        told.setdefault(nested.__name__, f"### {nested.__name__}\n\n{_summary(nested)}\n\n{_fields(nested)}")
+    if told:
+        parts.append("## Records\n\nWhat the types above are made of.\n")
+        parts += [told[name] for name in sorted(told)]
+    return "\n".join(parts)
+
+
+def _summary(struct: type[msgspec.Struct]) -> str:
+    return " ".join((struct.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def _fields(struct: type[msgspec.Struct]) -> str:
+    docs = _docstrings(struct)
+    hints = typing.get_type_hints(struct)
+    lines = []
+    for name in struct.__struct_fields__:
+        if name not in docs:
+            raise TemplateError(
+                f"{struct.__module__}.{struct.__name__}.{name} has no docstring; say below the field what it is, "
+                "so that templates/README.md can."
+            )
+        lines.append(f"- `{name}` ({_type_name(hints[name])}): {docs[name]}\n")
+    return "".join(lines)
+
+
+def _docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Field → the string literal below it, base structs included."""
+    docs: dict[str, str] = {}
+    for owner in reversed(struct.__mro__):
+        if owner in (msgspec.Struct, object) or not issubclass(owner, msgspec.Struct):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, below in zip(body.body, body.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+                text = ast.literal_eval(below.value) if isinstance(below.value, ast.Constant) else ""
+                docs[field.target.id] = " ".join(str(text).split())
+    return docs
+
+
+def _type_name(hint: object) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is None:
+        return "nothing" if hint in (None, type(None)) else str(getattr(hint, "__name__", hint))
+    if origin is typing.Literal:
+        return " or ".join(map(str, arguments))
+    names = [_type_name(argument) for argument in arguments if argument is not Ellipsis]
+    if origin in (list, tuple):
+        return f"list of {names[0]}" if len(set(names)) == 1 else f"list of {', '.join(names)}"
+    if origin is dict:
+        return f"{names[1]} by {names[0]}"
+    return " or ".join(names)
+
+
+def _nested(views: typing.Iterable[type[msgspec.Struct]]) -> Iterator[type[msgspec.Struct]]:
+    """Structs that fields hold, however deep, each once."""
+    seen: set[type] = set()
+    waiting = list(views)
+    while waiting:
+        for hint in typing.get_type_hints(waiting.pop()).values():
+            for struct in _structs(hint):
+                if struct not in seen:
+                    seen.add(struct)
+                    waiting.append(struct)
+                    yield struct
+
+
+def _structs(hint: object) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(hint, type) and typing.get_origin(hint) is None and issubclass(hint, msgspec.Struct):
+        yield hint
+    for argument in typing.get_args(hint):
+        yield from _structs(argument)

@@ -41,6 +41,7 @@ def parse(expression: str) -> ast.expr:
     """The checked syntax tree of a claim's test; raises `ConfigError` naming what is wrong and what exists."""
     tree = _tree(expression)
     if not _is_truth(tree):
+        _check_number(tree, expression)
         raise ConfigError(
             f"holds_if = {expression!r} is a number, not a claim. Compare it, e.g. `{expression.strip()} > 0.3`."
         )
@@ -133,10 +134,10 @@ def check_name(name: str, expression: str) -> None:
     if not rest or head not in PUBLISHED:
         raise ConfigError(f"holds_if = {expression!r}: there is no quantity {name!r}. {_suggestion(plain, known)}")
     if rest[0] not in PUBLISHED[head]:
-        close = nearest(rest[0], PUBLISHED[head], 1)
+        close = [f"{head}.{known}" for known in nearest(rest[0], PUBLISHED[head])]
         if close:
             raise ConfigError(
-                f"holds_if = {expression!r}: there is no quantity {name!r}; the nearest is '{head}.{close[0]}'."
+                f"holds_if = {expression!r}: there is no quantity {name!r}. The nearest: {', '.join(close)}."
             )
 
 

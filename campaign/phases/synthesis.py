@@ -128,9 +128,10 @@ def _last_other(revisions: tuple[Revision, ...], present: tuple[Quantity, ...]) 
 
 def revision_views(revisions: tuple[Revision, ...]) -> tuple[RevisionView, ...]:
     """Newest first, each against the one before it."""
-    made, before = [], None
+    made: list[RevisionView] = []
+    before: Revision | None = None
     for revision in revisions:
-        moves = moved(before.quantities, revision.quantities) if before else ()
+        moves: tuple[Move, ...] = moved(before.quantities, revision.quantities) if before else ()
         made.append(
             RevisionView(
                 at=revision.at,

@@ -19,7 +19,9 @@ KIMI_FACTS = Facts(
 )
 
 
-def quantity(name: str, value: float | None, unit: str = "ms", low: float | None = None, high: float | None = None) -> Quantity:
+def quantity(
+    name: str, value: float | None, unit: str = "ms", low: float | None = None, high: float | None = None
+) -> Quantity:
     return Quantity(name=name, value=value, unit=unit, low=low, high=high)
 
 

@@ -47,11 +47,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What would break it."""
     is_bound: bool = False
     """An upper bound (something free), nothing that can be done as such."""
-
-    @property
-    def is_assumed(self) -> bool:
-        """Whether a number in it is neither measured nor computed."""
-        return any(number.is_assumed for number in self.inputs)
+    is_assumed: bool = False
+    """A number in it is neither measured nor computed."""
 
 
 def changed(
@@ -81,4 +78,5 @@ def changed(
         tok_s_high=batch * 1e3 / low,
         assumption=assumption,
         is_bound=is_bound,
+        is_assumed=any(number.is_assumed for number in inputs),
     )

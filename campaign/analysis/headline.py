@@ -70,7 +70,7 @@ def _wanted(scene: Scene) -> Iterator[tuple[str, str, str]]:
 
 
 def _cells(scene: Scene, quantity: str, words: str) -> Iterator[tuple[str, str, str]]:
-    keys = [key for key in scene.readings.keys(f"macro.{quantity}") if _CELL.fullmatch(key)]
+    keys = [key for key in scene.readings.keys(f"macro.{quantity}") if _is_shown(scene, f"macro.{quantity}.{key}", key)]
     if len(keys) > _MOST_CELLS:
         keys = [keys[0], keys[-1]]
     for key in keys:
@@ -78,6 +78,11 @@ def _cells(scene: Scene, quantity: str, words: str) -> Iterator[tuple[str, str, 
         assert match is not None
         streams = f"{match[1]} stream{'s' if match[1] != '1' else ''}"
         yield f"{words}, {streams}{f', input {match[2]}' if match[2] else ''}", f"macro.{quantity}.{key}", ""
+
+
+def _is_shown(scene: Scene, name: str, key: str) -> bool:
+    """A cell that could not hold its concurrency is never a headline."""
+    return bool(_CELL.fullmatch(key)) and not scene.is_capacity_limited(name)
 
 
 def _row(what: str, quantity: Quantity, unit: str, before: Quantity | None) -> Headline:

@@ -36,6 +36,9 @@ CATEGORIES = (
 #: Categories whose kernels may belong to any other one.
 UNKNOWN = ("other", "compiled")
 
+#: Note of a macro cell that could not hold its concurrency.
+CAPACITY_LIMITED = "capacity-limited"
+
 
 class Readings:
     """Lookup of quantities; a null value counts as not measured."""

@@ -6,7 +6,7 @@ import msgspec
 
 from campaign.analysis.facts import Facts
 from campaign.analysis.interval import Interval
-from campaign.analysis.readings import Readings
+from campaign.analysis.readings import CAPACITY_LIMITED, Readings
 from campaign.analysis.shares import Shares
 
 
@@ -55,6 +55,11 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None:
                 return name, value
         return None
+
+    def is_capacity_limited(self, name: str) -> bool:
+        """Whether the cell of that macro quantity could not hold its concurrency."""
+        quantity = self.readings.find(name)
+        return quantity is not None and CAPACITY_LIMITED in quantity.note
 
 
 def set_scene(readings: Readings, facts: Facts) -> Scene:

@@ -21,7 +21,7 @@ def _measured(scene: Scene) -> tuple[Change, ...]:
     made = []
     for concurrency in sorted(_concurrencies(scene) - {scene.batch}):
         there, tokens = scene.macro("tpot_ms", concurrency), scene.macro("output_tok_s", concurrency)
-        if here is None or there is None or tokens is None:
+        if here is None or there is None or tokens is None or scene.is_capacity_limited(there[0]):
             continue
         made.append(
             Change(

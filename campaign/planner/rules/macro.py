@@ -11,6 +11,8 @@ from campaign.planner.view import View
 
 #: Half an interval above this part of its value asks for more repeats.
 NOISE_LIMIT = 0.05
+#: Client processes of a repeated macro phase.
+PROCESSES = 4
 _CELL = re.compile(r"macro\.tpot_ms\.c(\d+)(?:\.i(\d+))?")
 
 
@@ -40,15 +42,15 @@ def noise(view: View) -> Iterator[Proposal]:
 
 def client_bound(view: View) -> Iterator[Proposal]:
     """Cells that their client bound: again with more processes."""
-    found = next((f for f in view.findings if f.id.startswith("macro.client_bound")), None)
+    found = next((f for f in view.findings if f.id == "macro.invalid"), None)
     if found is None:
         return
     yield Proposal(
         id="macro-processes",
         kind="macro",
-        parameters={"processes": 4},
+        parameters={"processes": PROCESSES},
         rule="client_bound",
-        reason=f"{found.text} Again with more processes",
+        reason=f"{found.text} Again with {PROCESSES} client processes",
         server_loads=1,
         minutes=5.0,
     )

@@ -171,8 +171,6 @@ def _collectives(found: FactsFile, ask: Ask) -> Imported:
         backends=("nccl",),
         operations=tuple(dict.fromkeys(size.operation for size in table.size)),
         sizes_bytes=tuple(sorted({size.size_bytes for size in table.size})),
-        burst_calls=bursts[0].calls if bursts else config.burst_calls,
-        burst_bytes=bursts[0].size_bytes if bursts else config.burst_bytes,
         samples=1,
     )
     data = collectives.CollectivesData(

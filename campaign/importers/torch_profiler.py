@@ -16,7 +16,7 @@ from campaign.model import find_device, read_model, shard
 from campaign.phases.profile import Capture, Config, Data
 from campaign.schema import Host
 from campaign.trace import Breakdown, TraceAnalysis, analyze
-from campaign.trace.result import Collective, Skew
+from campaign.trace.result import Category, Collective, Representative, Skew, Wall
 
 _SYNTHESISED = re.compile(rb'"campaign_synthesised"\s*:\s*"([^"\\]{1,400})"')
 _IN_STEP = "synthesised traces: ranks run in step, so waiting cannot be told from transfer"
@@ -67,10 +67,18 @@ def _synthesised(traces: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _without_waiting(found: TraceAnalysis) -> TraceAnalysis:
+    """Without what a synthesised trace cannot tell: spread over steps, waiting and differences between ranks."""
+
     def strip(step: Breakdown | None) -> Breakdown | None:
         if step is None:
             return None
-        return msgspec.structs.replace(step, collectives=tuple(_inconclusive(one) for one in step.collectives))
+        return msgspec.structs.replace(
+            step,
+            wall_ms=Wall(mean=step.wall_ms.mean, median=step.wall_ms.median),
+            categories=tuple(_without_spread(category) for category in step.categories),
+            kernels=tuple(msgspec.structs.replace(kernel, ci95_ms=None) for kernel in step.kernels),
+            collectives=tuple(_inconclusive(one) for one in step.collectives),
+        )
 
     ranks = tuple(msgspec.structs.replace(rank, decode=strip(rank.decode)) for rank in found.ranks)
     return msgspec.structs.replace(
@@ -79,8 +87,13 @@ def _without_waiting(found: TraceAnalysis) -> TraceAnalysis:
         decode=strip(found.decode),
         decode_by_batch=tuple(made for step in found.decode_by_batch if (made := strip(step)) is not None),
         skew=Skew(why=_IN_STEP),
+        representative=Representative(),
         collective_steps=(),
     )
+
+
+def _without_spread(category: Category) -> Category:
+    return msgspec.structs.replace(category, share_median=None, share_p10=None, share_p90=None, share_ci95=None)
 
 
 def _inconclusive(one: Collective) -> Collective:

@@ -139,10 +139,16 @@ class Runner:
                     continue
                 break
             self._do(entry)
-            self._write()
+            if entry.id == until or not self._imports_next():
+                self._write()
             if entry.id == until:
                 return
         self._conclude()
+
+    def _imports_next(self) -> bool:
+        """Whether the next phase only takes in files: the document is then written once, with its sections in order."""
+        entry = next((e for e in self._state.phases if e.status in OPEN and self._is_measured(e)), None)
+        return entry is not None and bool(self._campaign.entry(entry).imports)
 
     def _retry_failed(self) -> None:
         """A new resume gives failed phases new attempts: the person may have mended the cause."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import msgspec
@@ -49,7 +50,10 @@ def read_phase(campaign: OpenCampaign, entry: PhaseState) -> Reading | None:
     if loaded is None or kind.analyze is None:
         return None
     result, result_hash = loaded
-    return Reading(entry=entry, result=result, result_hash=result_hash, analysis=kind.analyze(result, campaign.context))
+    # Paths in results and in the target are relative to the campaign folder.
+    with contextlib.chdir(campaign.store.folder):
+        analysis = kind.analyze(result, campaign.context)
+    return Reading(entry=entry, result=result, result_hash=result_hash, analysis=analysis)
 
 
 def read_all(campaign: OpenCampaign, state: CampaignState) -> dict[str, Reading]:
@@ -82,6 +86,7 @@ def row(campaign: OpenCampaign, entry: PhaseState, reading: Reading | None) -> R
         duration_s=reading.result.duration_s,
         versions=reading.result.versions,
         origin=reading.result.origin if reading.result.imported else entry.origin,
+        notes=reading.result.notes if reading.result.imported else (),
     )
 
 
@@ -171,4 +176,5 @@ def synthesis(campaign: OpenCampaign, state: CampaignState, readings: Mapping[st
     if kind is None or kind.synthesize is None:
         return None
     context: Context = campaign.context
-    return kind.synthesize(material(campaign, state, readings), context)
+    with contextlib.chdir(campaign.store.folder):
+        return kind.synthesize(material(campaign, state, readings), context)

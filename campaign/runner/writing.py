@@ -115,7 +115,15 @@ class Composer:
         body = self._render(self._campaign.kinds[entry.kind].template, self._variables(reading.analysis, phase))
         self._draw(reading.analysis)
         source = provenance_of(reading.result, path=phase.result_path, file_hash=reading.result_hash)
-        return self._render("section.md.j2", {"phase": phase, "body": Markdown(body.strip()), "provenance": source, "origin": origin_notes(reading.result)})
+        return self._render(
+            "section.md.j2",
+            {
+                "phase": phase,
+                "body": Markdown(body.strip()),
+                "provenance": source,
+                "origin": origin_notes(reading.result),
+            },
+        )
 
     def _synthesis_sections(
         self, readings: Mapping[str, Reading]

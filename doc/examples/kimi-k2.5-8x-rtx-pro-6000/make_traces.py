@@ -90,7 +90,9 @@ class Writer:
         )
 
 
-def write_step(writer: Writer, number: int, start_ns: int, kernels: list[tuple[str, int]], name: str, filler: int) -> int:
+def write_step(
+    writer: Writer, number: int, start_ns: int, kernels: list[tuple[str, int]], name: str, filler: int
+) -> int:
     """One step; returns its end. `filler`: host events beside it (full variant), 0 = none."""
     length_ns = sum(ns for _, ns in kernels)
     rank, host = writer.rank, 1000 + writer.rank
@@ -105,7 +107,9 @@ def write_step(writer: Writer, number: int, start_ns: int, kernels: list[tuple[s
     writer.event("gpu_user_annotation", name, rank, STREAM, start_ns, length_ns)
     now_ns = start_ns
     for node, (kernel, ns) in enumerate(kernels):
-        args = f'"device": {rank}, "stream": {STREAM}, "correlation": {number}, "graph node id": {node}' if filler else ""
+        args = (
+            f'"device": {rank}, "stream": {STREAM}, "correlation": {number}, "graph node id": {node}' if filler else ""
+        )
         writer.event("kernel", kernel, rank, STREAM, now_ns, ns, args)
         now_ns += ns
     return now_ns

@@ -13,8 +13,8 @@ from campaign.errors import DocumentError
 from campaign.phases.kind import Analysis, Figure
 from campaign.render import Markdown, Renderer, provenance_of, shipped_templates
 from campaign.runner.opening import OpenCampaign
-from campaign.schema import Result
 from campaign.runner.reading import Reading, read_all, row, synthesis
+from campaign.schema import Result
 from campaign.state import CampaignState, DocumentState, PhaseState, SectionState
 
 

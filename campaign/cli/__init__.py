@@ -25,6 +25,7 @@ COMMANDS = {
     "status": "status",
     "render": "render",
     "import": "import_",
+    "compare": "compare",
     "trace": "trace",
     "shapes": "shapes",
     "server": "server",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -102,6 +100,9 @@ def _read_all(
     workers = min(len(files), processes or os.cpu_count() or 1)
     if workers <= 1:
         return [one for file in files for one in _read_one(file, step_regex, extra, progress)]
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
     has_threads = threading.active_count() > 1
     context = multiprocessing.get_context("spawn" if has_threads else "fork")
     found: dict[Path, list[RankSteps | str]] = {}

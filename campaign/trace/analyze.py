@@ -17,6 +17,7 @@ from campaign.trace import categories, result, skew, table
 from campaign.trace.annotations import announcements
 from campaign.trace.cpu import analyze_host
 from campaign.trace.events import Floats, Ints
+from campaign.trace.fallback import from_tables, reconcile, tables_in
 from campaign.trace.gpu import analyze_device
 from campaign.trace.ranked import NO_WALL, RankSteps
 from campaign.trace.read import read_json
@@ -44,9 +45,12 @@ def analyze(
     annotations that are steps. extra_categories: (category, pattern) pairs tried first. progress(file, share) is
     called as files are read. Raises `TraceError` where no file holds a usable trace, `UsageError` for a bad pattern.
     """
-    files, skipped = find_files(paths)
     announcements((), step_regex)
-    categories.table(extra_categories)
+    known = categories.table(extra_categories)
+    tables = text_tables(paths)
+    if tables:
+        return from_tables(tables, known)
+    files, skipped = find_files(paths)
     found = _read_all(files, step_regex, tuple(extra_categories), processes, progress)
     problems: list[str] = []
     ranks = _numbered([rank for rank in found if not isinstance(rank, str)], problems, skipped)
@@ -57,6 +61,21 @@ def analyze(
             f"no usable trace in {', '.join(map(str, paths))} ({listed}). Give the files of a profiled run."
         )
     return _assemble(ranks, trim, problems, skipped)
+
+
+def text_tables(paths: Sequence[Path]) -> list[Path]:
+    """The text tables, where the paths hold nothing else: tables named, or folders without a trace file."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            if _in_folder(path):
+                return []
+            found += tables_in(path)
+        elif path.suffix == ".txt":
+            found.append(path)
+        else:
+            return []
+    return found
 
 
 def find_files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
@@ -235,6 +254,7 @@ def _rank(rank: RankSteps, decode: result.Breakdown | None) -> result.Rank:
         outside_events=rank.outside,
         outside_ms=rank.outside_ns / _NS_A_MS,
         whole=reporting.whole(rank.whole_ns.tolist(), rank.whole_calls.tolist(), rank.whole_span_ns),
+        reconciliation=reconcile(rank),
         decode=decode,
     )
 

@@ -80,6 +80,7 @@ def _numbers(text: str | None, kind: type[float] | type[int], name: str) -> list
 @click.option("--api-key-env", default="", help="Environment variable that holds the API key.")
 @click.option("--insecure", is_flag=True, help="Do not check the server's certificate.")
 @click.option("--slo", default="", help="Limits for goodput, e.g. ttft_ms=500,tpot_ms=50.")
+@click.option("--warm-up", default=5, show_default=True, type=click.IntRange(0), help="Most warm-up rounds; 0 = none.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1), help="Client processes.")
 @click.option("--idle-timeout-s", default=120.0, show_default=True, help="A stream silent for so long has failed.")
 @click.option("--deadline-s", default=3600.0, show_default=True, help="A cell ends after so long.")
@@ -135,6 +136,7 @@ def _bench(endpoint: Endpoint, model: str, given: dict[str, Any]) -> Bench:
         slo=slo_of(given["slo"]),
         limits=Limits(idle_timeout_s=given["idle_timeout_s"], deadline_s=given["deadline_s"]),
         processes=given["processes"],
+        warm_up_rounds=given["warm_up"],
         seed=given["seed"],
         say=lambda text: click.echo(text, err=True),
     )

@@ -67,16 +67,23 @@ class Stream:
     def usage(self) -> dict[str, int]:
         return {"prompt_tokens": self.prompt, "total_tokens": self.prompt + self.sent, "completion_tokens": self.sent}
 
-    def event(self, text: str | None, finish: str | None, role: bool = False) -> bytes:
-        choice: dict[str, Any] = {"index": 0, "finish_reason": finish}
+    def event(self, text: str, finish: str | None, role: bool = False) -> bytes:
+        """One event; formatted by hand, as json.dumps would take most of the pace's time at 256 streams."""
+        end = "null" if finish is None else f'"{finish}"'
+        said = f'"text": "{text}"'
         if self.is_chat:
-            choice["delta"] = ({"role": "assistant"} if role else {}) | {"content": text}
-        else:
-            choice["text"] = text
-        chunk: dict[str, Any] = {"id": "x", "object": "chunk", "model": "m", "choices": [choice]}
+            name = '"role": "assistant", ' if role else ""
+            said = f'"delta": {{{name}"content": "{text}"}}'
+        usage = ""
         if self.has_running:
-            chunk["usage"] = self.usage()
-        return self.pack(json.dumps(chunk))
+            usage = (
+                f', "usage": {{"prompt_tokens": {self.prompt}, "total_tokens": {self.prompt + self.sent}, '
+                f'"completion_tokens": {self.sent}}}'
+            )
+        return self.pack(
+            f'{{"id": "x", "object": "chunk", "model": "m", "choices": [{{"index": 0, {said}, '
+            f'"finish_reason": {end}}}]{usage}}}'
+        )
 
     def pack(self, data: str) -> bytes:
         end = "\r\n" if self.do.crlf else "\n"

@@ -79,6 +79,7 @@ def _numbers(text: str | None, kind: type[float] | type[int], name: str) -> list
 @click.option("--plain", is_flag=True, help="Leave out vLLM's extensions (ignore_eos, usage with each chunk).")
 @click.option("--api-key-env", default="", help="Environment variable that holds the API key.")
 @click.option("--insecure", is_flag=True, help="Do not check the server's certificate.")
+@click.option("--reader-stamps", is_flag=True, help="Take the reader's times instead of the kernel's.")
 @click.option("--slo", default="", help="Limits for goodput, e.g. ttft_ms=500,tpot_ms=50.")
 @click.option("--warm-up", default=5, show_default=True, type=click.IntRange(0), help="Most warm-up rounds; 0 = none.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1), help="Client processes.")
@@ -93,7 +94,11 @@ def load(url: str, **given: Any) -> None:
     """Measure throughput and latency of the server at URL."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     endpoint = endpoint_of(
-        url, api=cast(Api, given["api"]), api_key_env=given["api_key_env"], is_verified=not given["insecure"]
+        url,
+        api=cast(Api, given["api"]),
+        api_key_env=given["api_key_env"],
+        is_verified=not given["insecure"],
+        has_kernel_stamps=not given["reader_stamps"],
     )
     model = given["model"] or first_model(endpoint)
     bench = _bench(endpoint, model, given)

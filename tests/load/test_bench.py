@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,17 +12,20 @@ import pytest
 
 from campaign.errors import LoadError, UsageError
 from campaign.load.bench import Bench
+from campaign.load.connection import Connection
 from campaign.load.counters import parse_metrics, watch_of
-from campaign.load.endpoint import endpoint_of
+from campaign.load.endpoint import Endpoint, endpoint_of
 from campaign.load.fleet import run_plan
-from campaign.load.plan import Limits
+from campaign.load.plan import Limits, Plan
 from campaign.load.prompts import RandomIds, Sampling
+from campaign.load.reply import record_of
 from campaign.load.search import Search
-from campaign.load.share import Share
+from campaign.load.share import Share, share_of
 from campaign.load.slo import Slo
 from campaign.load.summary import Asked, cell_of, summarize
+from campaign.load.wire import Wire
 from campaign.load.workload import Load, plan_of
-from tests.load.conftest import PacedServer
+from tests.load.conftest import PacedServer, ahead_of_others
 from tests.load.test_truth import compared_ms, plan
 
 
@@ -61,6 +65,49 @@ def test_bench__https_with_reader_stamps(make_server: Callable[..., PacedServer]
     distrustful = Bench(endpoint_of(server.url), "m", RandomIds, limits=Limits(reconnect_s=0.3))
     with pytest.raises(LoadError, match="certificate"):
         distrustful.run_cell(Load(requests=1, input_tokens=1, output_tokens=1, concurrency=1))
+
+
+def test_bench__reader_stamps_where_the_kernel_gives_none(paced: PacedServer) -> None:
+    endpoint = paced.endpoint(has_kernel_stamps=False)
+    load = Load(requests=4, input_tokens=8, output_tokens=10, concurrency=2)
+    cell = Bench(endpoint, "itl=5000", RandomIds).run_cell(load).cell
+    assert cell.client.timestamps == "reader"
+    assert cell.client.missing_stamps == 1.0
+    assert cell.client.lag_ms_p99 is not None and cell.client.lag_ms_p99 > 0
+    assert cell.itl_ms.mean == pytest.approx(5.0, rel=0.3)
+
+
+def test_bench__a_late_reader_does_not_move_the_kernels_stamps(paced: PacedServer) -> None:
+    """The naive client's fault: its own pauses in what it reports. Every read here waits 3 ms for its turn."""
+    given = plan("itl=20000", concurrency=2, requests=2, output=25)
+    with ahead_of_others(0, paced.process.pid):
+        kernel = run_slowly(given, paced.endpoint())
+    off = sorted(map(abs, compared_ms(paced, given, kernel)))
+    paced.reset()
+    with ahead_of_others(0, paced.process.pid):
+        reader = run_slowly(given, paced.endpoint(has_kernel_stamps=False))
+    naive = sorted(map(abs, compared_ms(paced, given, reader)))
+    assert off[len(off) // 2] < 0.3
+    assert naive[-5] > off[len(off) // 2] * 3
+    assert cell_of(Asked(concurrency=2), [reader], None).client.valid is False
+
+
+class SlowWire(Wire):
+    """A wire whose process is busy elsewhere before each read, for 1 to 5 ms in turn."""
+
+    turn = 0
+
+    def _read(self, connection: Connection) -> None:
+        self.turn += 1
+        time.sleep(0.001 + 0.004 * (self.turn % 3) / 2)
+        super()._read(connection)
+
+
+def run_slowly(given: Plan, endpoint: Endpoint) -> Share:
+    """A share of a slow reader."""
+    run = SlowWire(given, endpoint).run()
+    records = [record_of(exchange, run.start_ns) for exchange in run.exchanges]
+    return share_of(run, records, time.process_time())
 
 
 def test_bench__api_key_comes_from_the_environment(paced: PacedServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +162,9 @@ def test_bench__short_answers_are_flagged(paced: PacedServer) -> None:
 
 
 def test_search__finds_the_knee(paced: PacedServer) -> None:
-    searching = Search(bench(paced, "itl=3000;slots=4", slo=Slo(ttft_ms=20)), input_tokens=4, output_tokens=15)
-    found = searching.run(64)
+    searching = Search(bench(paced, "itl=10000;slots=4", slo=Slo(ttft_ms=60)), input_tokens=4, output_tokens=12)
+    with ahead_of_others(paced.process.pid):
+        found = searching.run(64)
     assert found.knee == 4
     assert found.best_goodput is not None and 3 <= found.best_goodput <= 6
     assert max(cell.concurrency_asked or 0 for cell in found.cells) <= 32

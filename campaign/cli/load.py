@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -11,10 +12,10 @@ import httpx
 import msgspec
 
 from campaign import files, schema
-from campaign.errors import LoadError, UsageError
+from campaign.errors import InterruptedRun, LoadError, UsageError
 from campaign.load import export, rawfile
 from campaign.load.arrivals import Arrival, Process, read_trace
-from campaign.load.bench import Bench, Outcome
+from campaign.load.bench import Bench
 from campaign.load.cell import Cell, LoadReport
 from campaign.load.endpoint import Api, Endpoint, endpoint_of
 from campaign.load.latency import Distribution
@@ -105,14 +106,22 @@ def load(url: str, **given: Any) -> None:
     if given["search"]:
         _search(bench, given)
         return
-    outcomes = _measure(bench, model, given)
-    cells = tuple(outcome.cell for outcome in outcomes)
-    if given["as_json"]:
+    cells: list[Cell] = []
+    try:
+        cells.extend(_measure(bench, model, given))  # takes each cell as it ends: what came before stays
+    except KeyboardInterrupt as error:
+        _report(tuple(cells), as_json=given["as_json"])
+        raise InterruptedRun(f"Interrupted after {len(cells)} whole cells, which are printed.") from error
+    _report(tuple(cells), as_json=given["as_json"])
+    _judge(tuple(cells), given["max_failed"])
+
+
+def _report(cells: tuple[Cell, ...], *, as_json: bool) -> None:
+    if as_json:
         report = LoadReport(cells=cells, summary=summarize(cells))
         click.echo(schema.encode_pretty(report).decode(), nl=False)
     else:
         click.echo("\n".join(table_of(cells)))
-    _judge(cells, given["max_failed"])
 
 
 def _bench(endpoint: Endpoint, model: str, given: dict[str, Any]) -> Bench:
@@ -213,12 +222,10 @@ def loads_of(given: dict[str, Any]) -> list[Load]:
     ]
 
 
-def _measure(bench: Bench, model: str, given: dict[str, Any]) -> list[Outcome]:
-    outcomes = []
+def _measure(bench: Bench, model: str, given: dict[str, Any]) -> Iterator[Cell]:
     for repeat in range(1, given["repeats"] + 1):
         for one in loads_of(given):
             outcome = bench.run_cell(one, repeat)
-            outcomes.append(outcome)
             cell = outcome.cell
             if given["raw"]:
                 key = f"i{one.input_tokens}-c{one.concurrency}-q{one.rate}-r{repeat}"
@@ -226,7 +233,7 @@ def _measure(bench: Bench, model: str, given: dict[str, Any]) -> list[Outcome]:
             if given["vllm_result"]:
                 line = schema.encode(export.vllm_result(cell, outcome.records, model=model))
                 files.append_line(given["vllm_result"], line)
-    return outcomes
+            yield cell
 
 
 def _search(bench: Bench, given: dict[str, Any]) -> None:

@@ -62,8 +62,17 @@ class Row(msgspec.Struct, frozen=True):
 
 def ours(server: PacedServer, shape: Shape, folder: Path) -> tuple[list[str], Callable[[str], Mapping[str, Any]]]:
     """This package's command."""
-    code = "from campaign.cli.load import load; load()"
-    words = [sys.executable, "-c", code, server.url, "--model", shape.model, "--concurrency", str(shape.streams)]
+    words = [
+        sys.executable,
+        "-m",
+        "campaign",
+        "load",
+        server.url,
+        "--model",
+        shape.model,
+        "--concurrency",
+        str(shape.streams),
+    ]
     words += ["--requests", str(shape.requests), "--input-tokens", "64", "--output-tokens", str(shape.tokens)]
     words += ["--prompts", "random", "--warm-up", "0", "--json"]
 

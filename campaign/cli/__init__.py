@@ -25,6 +25,7 @@ COMMANDS = {
     "render": "render",
     "trace": "trace",
     "shapes": "shapes",
+    "load": "load",
     "server": "server",
 }
 

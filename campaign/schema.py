@@ -94,7 +94,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode(value: object) -> bytes:
     """Canonical JSON: sorted keys, no spaces, UTF-8; equal values give equal bytes on any machine."""
-    return msgspec.json.encode(msgspec.to_builtins(value), order="sorted")
+    return msgspec.json.encode(value, order="sorted")
 
 
 def encode_pretty(value: object) -> bytes:

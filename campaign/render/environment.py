@@ -154,6 +154,7 @@ def _filters() -> dict[str, Callable[..., Any]]:
         return apply
 
     return {
+        "string": lambda value: Text(str(value)),
         "num": numbers.num,
         "fixed": numbers.fixed,
         "percent": numbers.percent,

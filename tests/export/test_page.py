@@ -6,35 +6,28 @@ import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from campaign.export import export_html, figure_links
-from campaign.figures import HATCHES, MARKERS, PALETTE, draw_svg, legend_above
+from campaign.figures import MARKERS, PALETTE, axes, legend_above, stacked_bar, svg_of
 from campaign.render import block, code, table, text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SHARES = {"allreduce": 11.17, "gemm": 2.08, "attention": 1.31, "rms_norm": 1.12, "rope": 0.81, "other": 4.72}
 
 
-def draw_step(figure: "Figure", axes: "Axes") -> None:
-    left = 0.0
-    for n, (name, ms) in enumerate(SHARES.items()):
-        axes.barh(["step"], [ms], left=left, color=PALETTE[n], hatch=HATCHES[n], edgecolor="white", label=name)
-        left += ms
-    axes.set_xlabel("ms a decode step")
-    legend_above(figure, 3)
+def draw_lines(title: str = "Throughput") -> bytes:
+    with axes(7, 3.6) as (figure, ax):
+        for n in range(3):
+            ax.plot([1, 4, 16, 64], [1, 3 + n, 9 + n, 12 - n], color=PALETTE[n], marker=MARKERS[n], label=f"TP {2**n}")
+        ax.set_title(title)
+        ax.set_xlabel("concurrent requests")
+        legend_above(figure)
+        return svg_of(figure, title)
 
 
-def draw_lines(figure: "Figure", axes: "Axes") -> None:
-    for n in range(3):
-        axes.plot([1, 4, 16, 64], [1, 3 + n, 9 + n, 12 - n], color=PALETTE[n], marker=MARKERS[n], label=f"TP {2**n}")
-    axes.set_title("Throughput")
-    axes.legend()
+def draw_step() -> bytes:
+    return stacked_bar(tuple(SHARES.items()), unit="ms", title="Where a decode step goes")
 
 
 def document(port: int = 1) -> bytes:
@@ -57,8 +50,8 @@ def document(port: int = 1) -> bytes:
 
 def figures() -> dict[str, bytes]:
     return {
-        "figures/step.svg": draw_svg(draw_step, title="Step", height_in=2.2),
-        "figures/lines.svg": draw_svg(draw_lines, title="Lines"),
+        "figures/step.svg": draw_step(),
+        "figures/lines.svg": draw_lines(),
     }
 
 
@@ -86,16 +79,27 @@ def test_export__same_bytes_each_time() -> None:
     assert export_html(document(), figures()) == export_html(document(), figures())
 
 
-def test_draw_svg__same_bytes_title_and_both_colour_schemes() -> None:
-    first, second = (draw_svg(draw_step, title="A & B") for _ in range(2))
+def test_figures__same_bytes_title_and_both_colour_schemes() -> None:
+    first, second = (draw_lines("A & B") for _ in range(2))
     assert first == second
     svg = first.decode()
     assert "<dc:date>" not in svg
-    assert "A &amp; B" in svg
+    assert "<title>A &amp; B</title>" in svg
+    drawn = svg.split("</style>", 1)[1]
     assert "prefers-color-scheme: dark" in svg
-    assert 'style="fill: #1f2328' in svg or "fill: #1f2328" in svg.split("</style>", 1)[1]
-    assert ">ms a decode step<" in svg
-    assert draw_svg(draw_lines, title="A & B") != first
+    assert "fill: #1f2328" in drawn
+    assert "stroke: #d1d9e1" in drawn
+    assert ">concurrent requests<" in svg
+    assert draw_step() == draw_step()
+    assert b"allreduce 11.2 ms (52.7%)" in draw_step()
+
+
+def test_figures__ignore_a_persons_own_style() -> None:
+    import matplotlib as mpl
+
+    expected = draw_lines()
+    with mpl.rc_context({"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9}):
+        assert draw_lines() == expected
 
 
 class Log(BaseHTTPRequestHandler):

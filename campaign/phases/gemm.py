@@ -1,0 +1,139 @@
+"""The gemm phase: every matrix product of a decode step at its sharded shape, and how far it is from its floor."""
+
+from __future__ import annotations
+
+import msgspec
+
+from campaign import host
+from campaign.errors import ConfigError
+from campaign.model import read_model, shard
+from campaign.phases.gemm_data import EXPERTS, GemmConfig, GemmData, Peaks, fused_pair, point_key, singles_of
+from campaign.phases.gemm_table import GemmRow, GemmView, drift_of, floors_ms_of, rows_of, step_ms_of
+from campaign.phases.kind import Analysis, Context, PhaseKind
+from campaign.schema import Finding, Quantity, Result, Source, decode
+
+MEMORY_LIMIT_GB = {"cuda": 16.0, "cpu": 1.0}
+
+
+class GemmParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person may write under `[[phase]] kind = "gemm"`."""
+
+    batch: tuple[int, ...] = (1, 16)
+    """Tokens a step (M)."""
+    samples: int = 20
+    """Samples a round; there are two rounds, so that their difference shows the spread."""
+    memory_limit_gb: float | None = None
+    """Most memory for rotated buffers of one point; null = 16 on a GPU, 1 on a CPU."""
+    kinds: tuple[str, ...] = ()
+    """Layer kinds to measure, e.g. `["qkv", "o"]`; empty = all."""
+
+
+def _configure(parameters: GemmParameters, context: Context) -> GemmConfig:
+    target = context.target
+    if not parameters.batch or min(parameters.batch) < 1:
+        raise ConfigError(f"batch = {list(parameters.batch)}: write one or more whole numbers above 0, e.g. [1, 16].")
+    if parameters.samples < 3:
+        raise ConfigError(f"samples = {parameters.samples}: write 3 or more.")
+    model = read_model(host.read_model_config(target.config_path))
+    linears = shard(model, target.tensor_parallel, target.expert_parallel).linears
+    strangers = set(parameters.kinds) - {linear.kind for linear in linears}
+    if strangers:
+        known = ", ".join(linear.kind for linear in linears)
+        raise ConfigError(f"kinds: {', '.join(sorted(strangers))} is no layer kind of this model; it has {known}.")
+    chosen = [linear for linear in linears if not parameters.kinds or linear.kind in parameters.kinds]
+    return GemmConfig(
+        device=target.device,
+        linears=tuple(chosen),
+        batch=parameters.batch,
+        dtype=model.dtype,
+        samples=parameters.samples,
+        memory_limit_gb=parameters.memory_limit_gb or MEMORY_LIMIT_GB[target.device],
+        ranks=target.tensor_parallel,
+    )
+
+
+def _points(config: GemmConfig) -> tuple[str, ...]:
+    kinds = [linear.kind for linear in singles_of(config)] + ([EXPERTS] if fused_pair(config) else [])
+    return ("peaks", *(point_key(kind, m) for m in config.batch for kind in kinds))
+
+
+def _blocked_by(context: Context) -> str | None:
+    return host.describe_occupants() if context.target.device == "cuda" else None
+
+
+def _analyze(result: Result, context: Context) -> Analysis:
+    config, data = decode(result.config, GemmConfig), decode(result.data, GemmData)
+    rows = rows_of(config, data)
+    view = GemmView(
+        rows=rows,
+        batches=config.batch,
+        step_ms={str(m): step_ms_of(rows, m) for m in config.batch},
+        device=result.host.cpu if config.device == "cpu" else data.peaks.device.name,
+        is_cpu=config.device == "cpu",
+        peaks_are_measured=data.peaks.is_measured,
+        memory_gb_s=data.peaks.device.memory_gb_s,
+        peak_tflops=data.peaks.device.peak_tflops(config.dtype),
+        tensor_parallel=context.target.tensor_parallel,
+        cache_mb=data.peaks.cache_bytes / 2**20,
+        drift=drift_of(data),
+        notes=tuple(dict.fromkeys(note for point in data.points for note in point.notes)),
+    )
+    return Analysis(view=view, quantities=_quantities(rows, config, data.peaks, result), findings=_findings(view))
+
+
+def _floor_note(peaks: Peaks) -> str:
+    return "peaks measured here, no physical limit" if peaks.is_measured else f"peaks: {peaks.device.source}"
+
+
+def _quantities(rows: tuple[GemmRow, ...], config: GemmConfig, peaks: Peaks, result: Result) -> tuple[Quantity, ...]:
+    found: list[Quantity] = []
+    source = Source(phase="gemm", attempt=result.attempt, pointer="/points")
+    for position, m in enumerate(config.batch):
+        suffix = "" if position == 0 else f"@b{m}"
+
+        def add(name: str, value: float | None, unit: str, note: str = "", *, end: str = suffix) -> None:
+            found.append(Quantity(name=f"gemm.{name}{end}", value=value, unit=unit, source=source, note=note))
+
+        add("step_ms", step_ms_of(rows, m), "ms")
+        for category in dict.fromkeys(row.category for row in rows):
+            add(f"step_ms.{category}", step_ms_of(rows, m, category), "ms")
+        computed = msgspec.structs.replace(source, origin="computed", pointer="")
+        weights = sum(linear.calls * linear.bytes_read(m) for linear in config.linears)
+        found.append(Quantity(name=f"model.weight_bytes_per_step{suffix}", value=weights, unit="B", source=computed))
+        for category, floor_ms in floors_ms_of(config, peaks, m).items():
+            name = f"model.floor_ms.{category}{suffix}"
+            found.append(Quantity(name=name, value=floor_ms, unit="ms", source=computed, note=_floor_note(peaks)))
+        for row in (row for row in rows if row.m == m):
+            add(f"us.{row.kind}", row.cold_us, "us", row.note)
+            add(f"floor_fraction.{row.kind}", row.floor_fraction, "1")
+    return tuple(found)
+
+
+def _findings(view: GemmView) -> tuple[Finding, ...]:
+    found = [
+        Finding(
+            id=f"gemm.refused.{row.kind}.b{row.m}",
+            text=f"GEMM {row.kind} at M = {row.m} {row.note}.",
+            severity="broken",
+        )
+        for row in view.rows
+        if row.note.startswith("refused")
+    ]
+    if view.drift:
+        text = f"The device changed during the GEMM measurements: {'; '.join(view.drift)}."
+        found.append(Finding(id="gemm.drift", text=text, severity="notice"))
+    return tuple(found)
+
+
+KIND = PhaseKind(
+    name="gemm",
+    title="GEMM at this model's shapes",
+    parameters=GemmParameters,
+    script_version=1,
+    server="none",
+    configure=_configure,
+    points=_points,
+    analyze=_analyze,
+    template="gemm.md.j2",
+    blocked_by=_blocked_by,
+)

@@ -1,0 +1,220 @@
+"""Every path in a campaign folder, and what is loaded from and saved to it."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from campaign import config, files, schema
+from campaign.errors import StateError, StorageError
+from campaign.measurement import now_utc, points_path, read_points
+from campaign.state import SCHEMA_VERSION, CampaignState, PhaseState
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of state/events.jsonl."""
+
+    at: str
+    what: str
+    """What happened, a few words."""
+    phase: str = ""
+    detail: str = ""
+    state: CampaignState | None = None
+    """The whole (small) state after it, so that a spoiled campaign.json can be rebuilt."""
+
+
+class Store:
+    """A campaign folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.state_folder = self.folder / "state"
+        self.state_path = self.state_folder / "campaign.json"
+        self.previous_path = self.state_folder / "campaign.previous.json"
+        self.events_path = self.state_folder / "events.jsonl"
+        self.revisions_path = self.state_folder / "revisions.jsonl"
+        """Every state of the numbers that was written up."""
+        self.config_path = self.folder / config.FILE_NAME
+        self.templates = self.folder / "templates"
+        self.recovered: list[str] = []
+        """What had to be recovered at loading, said aloud by the caller."""
+
+    # State
+
+    def load_state(self) -> CampaignState | None:
+        """The state, recovered from its previous copy or the event log where the file is spoiled.
+
+        None where there is none yet. Raises `StateError` for a newer schema, or where nothing can be recovered.
+        """
+        self.recovered.clear()
+        try:
+            data = self.state_path.read_bytes()
+        except FileNotFoundError:
+            return self._recover("is gone") if self._has_history() else None
+        except OSError as error:
+            raise StorageError(f"{self.state_path}: cannot be read: {error.strerror}.") from error
+        try:
+            return self._decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return self._recover(f"cannot be read ({error})")
+
+    def _decode(self, data: bytes) -> CampaignState:
+        version = msgspec.json.decode(data, type=_Versioned).schema_version
+        if version > SCHEMA_VERSION:
+            raise StateError(
+                f"{self.state_path}: written by a newer campaign (schema {version}, this one reads {SCHEMA_VERSION}). "
+                "Upgrade this package; nothing was changed."
+            )
+        return schema.decode(data, CampaignState)
+
+    def _has_history(self) -> bool:
+        return self.previous_path.exists() or self.events_path.exists()
+
+    def _recover(self, why: str) -> CampaignState:
+        for line in reversed(files.read_whole_lines(self.events_path)):
+            try:
+                event = schema.decode(line, Event)
+            except msgspec.MsgspecError:
+                continue
+            if event.state is not None:
+                self.recovered.append(f"{self.state_path} {why}: recovered from {self.events_path.name} ({event.at}).")
+                return event.state
+        try:
+            state = self._decode(self.previous_path.read_bytes())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StateError(
+                f"{self.state_path} {why}, and neither {self.previous_path.name} nor {self.events_path.name} can "
+                f"replace it. Results are still in {self.results_folder}; move {self.state_folder} aside to begin anew."
+            ) from error
+        self.recovered.append(f"{self.state_path} {why}: recovered from {self.previous_path.name}.")
+        return state
+
+    def new_state(self) -> CampaignState:
+        """The state of a campaign that has not begun."""
+        return CampaignState(campaign_id=secrets.token_hex(6), created_at=now_utc())
+
+    def save_state(self, state: CampaignState, what: str, *, phase: str = "", detail: str = "") -> None:
+        """Save the state whole and log what happened; the log comes first, so that it can replace a lost file."""
+        data = schema.encode_pretty(state)
+        files.append_line(
+            self.events_path, schema.encode(Event(at=now_utc(), what=what, phase=phase, detail=detail, state=state))
+        )
+        try:
+            previous = self.state_path.read_bytes()
+            self._decode(previous)
+        except (OSError, msgspec.MsgspecError, StateError):
+            previous = b""
+        if previous:
+            files.write_atomic(self.previous_path, previous)
+        files.write_atomic(self.state_path, data)
+
+    def log(self, what: str, *, phase: str = "", detail: str = "") -> None:
+        """An event that changes no state."""
+        files.append_line(self.events_path, schema.encode(Event(at=now_utc(), what=what, phase=phase, detail=detail)))
+
+    def remove_temporaries(self) -> int:
+        """Remove what killed writers left behind; returns how many."""
+        folders = [self.state_folder, self.folder / "doc", self.folder / "doc" / "figures", self.sections_folder]
+        folders += [path for path in self.results_folder.glob("*/*") if path.is_dir()]
+        return sum(files.remove_temporaries(folder) for folder in folders if folder.is_dir())
+
+    # Results
+
+    @property
+    def results_folder(self) -> Path:
+        return self.state_folder / "results"
+
+    def attempt_folder(self, phase_id: str, attempt: int) -> Path:
+        """Folder of one attempt."""
+        return self.results_folder / phase_id / str(attempt)
+
+    def relative(self, path: Path) -> str:
+        """A path as it is written into results and the document: relative to the campaign folder where inside it."""
+        return str(path.relative_to(self.folder)) if path.is_relative_to(self.folder) else str(path)
+
+    def prepare_attempt(self, entry: PhaseState, measurement_config: msgspec.Struct) -> Path:
+        """Make the folder of the newest attempt, with its config and the points of earlier ones; returns it.
+
+        Points carry the hash of their parameters, so the script itself leaves out those of other parameters.
+        """
+        folder = self.attempt_folder(entry.id, entry.last_attempt)
+        out = points_path(folder / "result.json")
+        if not out.exists():
+            lines: dict[str, bytes] = {}
+            for attempt in range(1, entry.last_attempt):
+                earlier = points_path(self.attempt_folder(entry.id, attempt) / "result.json")
+                for point in read_points(earlier):
+                    lines[f"{point.config_hash} {point.key}"] = schema.encode(point)
+            files.write_atomic(out, b"".join(line + b"\n" for line in lines.values()))
+        files.write_atomic(folder / "config.json", schema.encode_pretty(measurement_config))
+        return folder
+
+    def read_result(self, entry: PhaseState) -> tuple[schema.Result, str] | None:
+        """The accepted result of a phase and its hash; None where there is none.
+
+        Raises `StateError` where the file was altered or is gone.
+        """
+        if not entry.result_attempt:
+            return None
+        path = self.attempt_folder(entry.id, entry.result_attempt) / "result.json"
+        loaded = self.load_result(path)
+        if loaded is None:
+            raise StateError(
+                f"{path}: the result of phase {entry.id} is gone. Measure again: campaign reset {entry.id}."
+            )
+        if entry.result_hash and loaded[1] != entry.result_hash:
+            raise StateError(
+                f"{path}: altered since it was accepted (hash {loaded[1]}, was {entry.result_hash}). Restore the file, "
+                f"or measure again: python -m campaign reset {entry.id}."
+            )
+        return loaded
+
+    def load_result(self, path: Path) -> tuple[schema.Result, str] | None:
+        """A whole, valid result file and its hash, or None."""
+        try:
+            data = path.read_bytes()
+            return schema.decode(data, schema.Result), schema.content_hash(data)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    # Document
+
+    @property
+    def sections_folder(self) -> Path:
+        return self.state_folder / "sections"
+
+    def last_written(self) -> dict[str, str]:
+        """Section id → its text as last written."""
+        return {path.stem: path.read_text(encoding="utf-8") for path in sorted(self.sections_folder.glob("*.md"))}
+
+    def save_written(self, section_id: str, text: str) -> None:
+        """Remember the text of a section as written (where it differs)."""
+        self.write_if_changed(self.sections_folder / f"{section_id}.md", text.encode())
+
+    def conflict_path(self, section_id: str) -> Path:
+        """Where the new text of a section in conflict is kept."""
+        return self.state_folder / "conflicts" / f"{section_id}.md"
+
+    def write_if_changed(self, path: Path, data: bytes) -> bool:
+        """Write a file unless it holds these bytes already; says whether it was written."""
+        try:
+            if path.read_bytes() == data:
+                return False
+        except OSError:
+            pass
+        files.write_atomic(path, data)
+        return True
+
+    def read_json(self, path: Path, kind: type[Any]) -> Any:
+        """A JSON file as `kind`, or None where it is missing or spoiled."""
+        try:
+            return schema.decode(path.read_bytes(), kind)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int

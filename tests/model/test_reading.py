@@ -1,0 +1,119 @@
+"""config.json readings: nested, quantized, foreign, broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from campaign.errors import ConfigError
+from campaign.model import Grouped, Latent, read_model, shard
+from tests.model.test_sharding import load
+
+
+def dtypes_of(config: dict[str, Any], tp: int = 1) -> dict[str, str]:
+    return {line.kind: line.label for line in shard(read_model(config), tp).linears}
+
+
+def test_read_model__takes_the_nested_language_model() -> None:
+    model = read_model(load("kimi-k2.5"))
+    assert model.architecture == "DeepseekV3ForCausalLM"
+    assert isinstance(model.attention, Latent)
+    assert model.quantization.method == "compressed-tensors"
+
+
+def test_read_model__unknown_architecture_says_so() -> None:
+    config = load("llama-3.3-70b") | {"architectures": ["BrandNewForCausalLM"], "model_type": "brand_new"}
+    model = read_model(config)
+    assert model.family == "generic"
+    assert "BrandNewForCausalLM" in model.unknown[0]
+    assert shard(model, 8).linears == shard(read_model(load("llama-3.3-70b")), 8).linears
+
+
+def test_read_model__linear_attention_is_named_as_unknown() -> None:
+    types = ["linear_attention", "full_attention"] * 24
+    model = read_model(load("qwen3-30b-a3b") | {"layer_types": types, "linear_num_value_heads": 32})
+    assert len([text for text in model.unknown if "attention" in text]) == 2
+
+
+def test_read_model__moe_layers_follow_the_sparse_step() -> None:
+    config = load("qwen3-30b-a3b") | {"decoder_sparse_step": 2, "mlp_only_layers": [1]}
+    assert read_model(config).moe_layers == tuple(range(3, 48, 2))
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"])
+def test_read_model__missing_dimension_is_named(key: str) -> None:
+    config = load("llama-3.3-70b")
+    del config[key]
+    with pytest.raises(ConfigError, match=key):
+        read_model(config)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, "4096", True])
+def test_read_model__odd_dimension_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match="hidden_size"):
+        read_model(load("llama-3.3-70b") | {"hidden_size": value})
+
+
+def test_read_model__latent_without_query_compression() -> None:
+    shards = shard(read_model(load("deepseek-v2-lite")), 2)
+    shapes = {line.kind: (line.n, line.k) for line in shards.linears}
+    assert shapes["q"] == (8 * 192, 2048)
+    assert shapes["kv_a"] == (576, 2048)
+    assert shapes["shared_gate_up"] == (2 * 2 * 1408 // 2, 2048)
+
+
+def test_read_model__glm5_has_an_indexer() -> None:
+    shards = shard(read_model(load("glm-5")), 8)
+    shapes = {line.kind: (line.n, line.k, line.calls) for line in shards.linears}
+    assert shapes["index_q"] == (32 * 128, 2048, 78)
+    assert shapes["index_k_weights"] == (128 + 32, 6144, 78)
+
+
+def test_read_model__heads_default_to_hidden_over_heads() -> None:
+    attention = read_model(load("qwen2.5-72b")).attention
+    assert isinstance(attention, Grouped)
+    assert attention.head_dim == 128
+
+
+def test_quantization__fp8_leaves_router_head_and_absorbed_products() -> None:
+    plain = {kind for kind, label in dtypes_of(load("deepseek-v3")).items() if label == "bf16"}
+    assert plain == {"router", "lm_head", "k_absorb", "v_absorb"}
+
+
+def test_quantization__mxfp4_is_for_experts_only() -> None:
+    quantized = {kind for kind, label in dtypes_of(load("gpt-oss-120b")).items() if label == "mxfp4 g32"}
+    assert quantized == {"moe_gate_up", "moe_down"}
+
+
+def test_quantization__layers_that_differ_become_two_rows() -> None:
+    ignored = {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp", "model.layers.79.mlp.down_proj"]}
+    lines = shard(read_model(load("llama-3.3-70b") | {"quantization_config": ignored}), 1).linears
+    calls = {line.kind: line.calls for line in lines}
+    assert (calls["gate_up_bf16"], calls["gate_up_fp8"]) == (1, 79)
+    assert (calls["down_bf16"], calls["down_fp8"]) == (2, 78)
+    assert calls["qkv"] == 80
+
+
+@pytest.mark.parametrize(
+    ("config", "label", "size"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}, "int4 g128", 0.5 + 2 / 128),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}, "int4 g128", 0.5 + 2.5 / 128),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1, "sym": True}, "int8", 1.0),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4 g16", 0.5625),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", 1 + 4 / 16384),
+    ],
+)
+def test_quantization__bytes_per_weight(config: dict[str, Any], label: str, size: float) -> None:
+    lines = shard(read_model(load("llama-3.3-70b") | {"quantization_config": config}), 1).linears
+    (down,) = [line for line in lines if line.kind == "down"]
+    (head,) = [line for line in lines if line.kind == "lm_head"]
+    assert down.label == label
+    assert down.bytes_per_weight == pytest.approx(size)
+    assert head.label == "bf16"
+
+
+def test_quantization__unknown_method_is_named() -> None:
+    model = read_model(load("llama-3.3-70b") | {"quantization_config": {"quant_method": "magic"}})
+    assert any("magic" in text for text in model.unknown)

@@ -97,3 +97,16 @@ def test_describe_templates__lists_every_field_with_its_docstring() -> None:
 def test_describe_templates__field_without_docstring_is_named() -> None:
     with pytest.raises(TemplateError, match=r"Undocumented\.x has no docstring"):
         describe_templates({"a.md.j2": Undocumented})
+
+
+def test_describe_templates__tells_every_filter_by_its_docstring() -> None:
+    written = describe_templates({"gemm.md.j2": View})
+    for line in (
+        "# Templates\n",
+        "- `num`: `value` with `digits` significant digits, digits before the point never rounded away",
+        "- `code`: `value` as inline code, also inside a table; where backticks cannot hold it, as `<code>`.",
+        "- `table(headers, rows, align)`: A table: text is escaped, numbers get three significant",
+        "## gemm.md.j2",
+    ):
+        assert line in written
+    assert ": \n" not in written

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from campaign.errors import TemplateError
 from campaign.render.environment import FUNCTIONS, KEPT_FILTERS, NUMBER_FILTERS, TEXT_FILTERS
 
 INTRODUCTION = """\
@@ -31,8 +30,7 @@ def describe_templates(views: Mapping[str, type[msgspec.Struct]], introduction: 
     """templates/README.md: how templates work, filters, and the variables of each template.
 
     `views`: template's file name → the struct whose fields it gets. `introduction` replaces the general part.
-
-    Raises `TemplateError` for a field without a docstring.
+    A field whose name says all needs no docstring.
     """
     general = f"{INTRODUCTION}\n{_describe_filters()}" if introduction is None else introduction
     parts = [general.strip() + "\n"] if general.strip() else []
@@ -40,7 +38,8 @@ def describe_templates(views: Mapping[str, type[msgspec.Struct]], introduction: 
     for template, view in sorted(views.items()):
         parts.append(f"## {template}\n\n{_summary(view)}\n\n{_fields(view)}")
     for nested in _nested(views.values()):
-        told.setdefault(nested.__name__, f"### {nested.__name__}\n\n{_summary(nested)}\n\n{_fields(nested)}")
+        name = nested.__name__ if nested.__name__ not in told else f"{nested.__name__} of {nested.__module__}"
+        told[name] = f"### {name}\n\n{_summary(nested)}\n\n{_fields(nested)}"
     if told:
         parts.append("## Records\n\nWhat the types above are made of.\n")
         parts += [told[name] for name in sorted(told)]
@@ -70,15 +69,8 @@ def _summary(struct: type[msgspec.Struct]) -> str:
 def _fields(struct: type[msgspec.Struct]) -> str:
     docs = _docstrings(struct)
     hints = typing.get_type_hints(struct)
-    lines = []
-    for name in struct.__struct_fields__:
-        if name not in docs:
-            raise TemplateError(
-                f"{struct.__module__}.{struct.__name__}.{name} has no docstring; say below the field what it is, "
-                "so that templates/README.md can."
-            )
-        lines.append(f"- `{name}` ({_type_name(hints[name])}): {docs[name]}\n")
-    return "".join(lines)
+    named = ((name, f"`{name}` ({_type_name(hints[name])})") for name in struct.__struct_fields__)
+    return "".join(f"- {entry}: {docs[name]}\n" if name in docs else f"- {entry}\n" for name, entry in named)
 
 
 def _docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:

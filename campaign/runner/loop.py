@@ -130,16 +130,22 @@ class Runner:
         self._retry_failed()
         while True:
             self._check_stop()
-            entry = next((e for e in self._state.phases if e.status in OPEN and self._is_measured(e)), None)
-            if entry is None:
-                if self._add_follow_up():
-                    continue
-                break
-            self._do(entry)
-            self._write()
-            if entry.id == until:
+            entry = next((e for e in self._listed(until) if e.status in OPEN and self._is_measured(e)), None)
+            if entry is not None:
+                self._do(entry)
+                self._write()
+            elif until is not None and self._is_measured(phase(self._state, until)):
+                self._write()  # what an earlier run measured may not be written up yet
                 return
+            elif not self._add_follow_up():
+                break
         self._conclude()
+
+    def _listed(self, until: str | None) -> tuple[PhaseState, ...]:
+        """The todo list up to and with `until`; all of it where that is None."""
+        phases = self._state.phases
+        names = [entry.id for entry in phases]
+        return phases if until is None else phases[: names.index(until) + 1]
 
     def _retry_failed(self) -> None:
         """A new resume gives failed phases new attempts: the person may have mended the cause."""

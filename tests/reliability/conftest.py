@@ -1,0 +1,45 @@
+"""The fault library, a warm process to fork runners from, and campaign folders at known places."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.drill import Runners
+from tests.reliability.faults import compile_library
+from tests.reliability.kinds import make_campaign
+from tests.reliability.sweep import Base
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The preloaded fault library."""
+    return compile_library(tmp_path_factory.mktemp("library"))
+
+
+@pytest.fixture(scope="session")
+def runners(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runners]:
+    """Runners forked from one warm process."""
+    with Runners(library, tmp_path_factory.mktemp("output")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def unbegun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign folder that has not begun; copied, never run."""
+    return make_campaign(tmp_path_factory.mktemp("campaign") / "unbegun")
+
+
+@pytest.fixture
+def campaign_folder(unbegun: Path, tmp_path: Path) -> Path:
+    """A fresh copy of it."""
+    return Path(shutil.copytree(unbegun, tmp_path / "campaign")).resolve()
+
+
+@pytest.fixture(scope="session")
+def from_nothing(unbegun: Path) -> Base:
+    """From an empty folder to the first phase, measured and written up."""
+    return Base(folder=unbegun, until="environment")

@@ -17,7 +17,7 @@ def adopt_headings(source: bytes, headings: Mapping[str, str]) -> tuple[bytes, d
     that stand already and headings that are not there are passed over. Raises `DocumentError` with a line where
     two headings fit, or where a heading's text holds sections.
     """
-    structure = Structure(source)
+    structure = Structure(source, is_whole=True)  # a heading's title may have several lines
     spans: list[tuple[int, int, str]] = []
     for section_id, title in headings.items():
         if not is_section_id(section_id):

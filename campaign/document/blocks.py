@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from campaign.document.lines import Lines
+from campaign.document.outline import telling_lines
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -48,14 +49,19 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocks:
-    """All top-level blocks of `lines`, in order; front matter is one of them."""
+    """All top-level blocks of `lines`, in order; front matter is one of them.
 
-    def __init__(self, lines: Lines) -> None:
+    Unless it `is_whole`, long paragraphs and tables are read in part: the same markers, but lines of plain prose
+    may stand in no block, or several paragraphs in one.
+    """
+
+    def __init__(self, lines: Lines, *, is_whole: bool = False) -> None:
         self.lines = lines
         front = lines.front_matter()
-        text = lines.source[lines.start(front) :].decode("utf-8", "surrogateescape")
+        kept = list(range(front, len(lines))) if is_whole else telling_lines(lines, front)
+        text = b"".join(map(lines.raw, kept)).decode("utf-8", "surrogateescape")
         self.items = [Block(type="front_matter", start=0, end=front)] if front else []
-        self.items += _top_level(_parser().parse(text), front)
+        self.items += _top_level(_parser().parse(text), [*kept, len(lines)])
         self._starts = [block.start for block in self.items]
 
     def at(self, line: int) -> Block | None:
@@ -99,30 +105,30 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _top_level(tokens: list[Token], shift: int) -> list[Block]:
+def _top_level(tokens: list[Token], numbers: list[int]) -> list[Block]:
+    """Blocks of level 0; `numbers`: parsed line → line of the document."""
     blocks: list[Block] = []
     literal: list[tuple[int, int]] = []
     opened: Token | None = None
     for index, token in enumerate(tokens):
         if token.level == 0 and token.map is not None and token.nesting >= 0:
             opened, literal = token, []
-            title = tokens[index + 1].content if token.type == "heading_open" else ""
             if token.nesting == 0:
-                blocks.append(_block(token, shift, title, literal))
+                blocks.append(_block(token, numbers, "", literal))
         elif token.level == 0 and token.nesting < 0 and opened is not None:
-            blocks.append(_block(opened, shift, tokens[index - 1].content, literal))
+            blocks.append(_block(opened, numbers, tokens[index - 1].content, literal))
         elif token.type in _LITERAL and token.map is not None:
-            literal.append((token.map[0] + shift, token.map[1] + shift))
+            literal.append((numbers[token.map[0]], numbers[token.map[1]]))
     return blocks
 
 
-def _block(token: Token, shift: int, title: str, literal: list[tuple[int, int]]) -> Block:
+def _block(token: Token, numbers: list[int], title: str, literal: list[tuple[int, int]]) -> Block:
     assert token.map is not None
     is_heading = token.type == "heading_open"
     return Block(
         type=token.type,
-        start=token.map[0] + shift,
-        end=token.map[1] + shift,
+        start=numbers[token.map[0]],
+        end=numbers[token.map[1]],
         markup=token.markup,
         level=int(token.tag[1:]) if is_heading else 0,
         title=title if is_heading else "",

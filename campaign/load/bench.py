@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -10,14 +11,16 @@ import msgspec
 from campaign.errors import LoadError
 from campaign.load import energy
 from campaign.load.cell import Cell
+from campaign.load.counters import watch_of
 from campaign.load.endpoint import Endpoint
 from campaign.load.fleet import run_plan
 from campaign.load.plan import Limits, Plan
 from campaign.load.prompts import Sampling
-from campaign.load.reply import Record
-from campaign.load.scrape import Sampler, Scraper, watch_of
+from campaign.load.record import Record
+from campaign.load.scrape import Sampler, Scraper
 from campaign.load.share import Share
-from campaign.load.summary import Asked, Slo, cell_of
+from campaign.load.slo import Slo
+from campaign.load.summary import Asked, cell_of
 from campaign.load.workload import Load, PromptFactory, plan_of, seed_number, seed_text, warm_up_plan
 
 WARM_UP_ROUNDS = 5
@@ -30,6 +33,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     cell: Cell
     records: tuple[Record, ...]
     """Every request of the cell."""
+    elapsed_s: float
+    """How long it took, with the counters beside it."""
 
 
 class Bench:
@@ -91,17 +96,21 @@ class Bench:
         for number in range(1, WARM_UP_ROUNDS + 1):
             seed = seed_text(self._seed, "warm-up", load.concurrency, load.input_tokens, number, os.getpid())
             plan = warm_up_plan(load, self._prompts(seed), self._sampling, model=self._model, limits=self._limits)
-            pace = self._pace(run_plan(plan, self._endpoint))
+            pace = self._pace(run_plan(plan, self._endpoint), is_last_chance=number > 1 and last is None)
+            if pace is None:
+                continue
             if last is not None and abs(pace - last) <= WARM_UP_AGREEMENT * max(pace, last):
                 self._say(f"warm after {number} rounds")
                 return ()
             last = pace
         return (f"warm-up rounds still differed by over {WARM_UP_AGREEMENT:.0%} after {WARM_UP_ROUNDS}",)
 
-    def _pace(self, shares: Sequence[Share]) -> float:
-        """Events a second of a round."""
+    def _pace(self, shares: Sequence[Share], *, is_last_chance: bool) -> float | None:
+        """Events a second of a round; null where all of it failed, which `is_last_chance` makes a `LoadError`."""
         records = [r for share in shares for r in share.records]
         done = [r for r in records if r.is_completed]
+        if not done and not is_last_chance and not records[0].error.startswith("unreachable"):
+            return None
         if not done:
             raise LoadError(
                 f"{self._endpoint.url}: every warm-up request failed, the first with: {records[0].error}. "
@@ -129,7 +138,7 @@ class Bench:
 
     def run_prepared(self, plan: Plan, asked: Asked, *, processes: int = 1, flags: Sequence[str] = ()) -> Outcome:
         """Run a plan as it is, with the counters beside it."""
-        scraper = Scraper(self._endpoint)
+        begin, scraper = time.monotonic(), Scraper(self._endpoint)
         before, joules = scraper.read(), energy.total_joules()
         sampler = Sampler(self._endpoint, self._interval_s) if before else None
         if sampler:
@@ -144,4 +153,5 @@ class Bench:
         after = scraper.read_settled(before, sum(r.output_tokens or 0 for r in records))
         scraper.close()
         watch = watch_of(before, after, sampler.texts if sampler else [])
-        return Outcome(cell=cell_of(asked, shares, watch, joules=used, flags=flags), records=records)
+        cell = cell_of(asked, shares, watch, joules=used, flags=flags)
+        return Outcome(cell=cell, records=records, elapsed_s=time.monotonic() - begin)

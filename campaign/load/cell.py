@@ -138,6 +138,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     """What a reader must know about this cell."""
 
+    @property
+    def is_averaged(self) -> bool:
+        """Whether it counts in a mean: the client could follow and some request completed."""
+        return self.client.valid and self.completed > 0
+
 
 class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The valid repeats of one load, joined."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from campaign.load.reply import Record
+from campaign.load.record import Record
 
 #: Fewest samples from which a percentile is given: below, it would be the maximum in disguise.
 SAMPLES_NEEDED = {90: 10, 95: 200, 99: 1000}

@@ -9,6 +9,7 @@ import msgspec
 
 from campaign.load.exchange import Exchange
 from campaign.load.framing import Response, parse_response
+from campaign.load.record import Record
 
 DONE = b"[DONE]"
 
@@ -45,40 +46,6 @@ class Chunk(msgspec.Struct):
     error: Any = None
     object: str | None = None
     message: str | None = None
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The times of one request, nanoseconds from the start of its cell."""
-
-    index: int
-    """Position in the plan."""
-    due_ns: int | None = None
-    """Intended send time; null in a closed loop."""
-    sent_ns: int | None = None
-    """Actual send time; null = never sent."""
-    end_ns: int | None = None
-    """When the exchange ended, whatever its end was."""
-    chunk_ns: tuple[int, ...] = ()
-    """Arrival of each event that carried content, reasoning, a tool call or a counted token."""
-    chunk_tokens: tuple[int, ...] | None = None
-    """Tokens of each such event by the server's running usage; null where nothing tells."""
-    input_tokens: int | None = None
-    """Prompt tokens by the server's usage."""
-    output_tokens: int | None = None
-    """Completion tokens by the server's usage (of a failed stream: as far as it came)."""
-    error: str = ""
-    """Why it failed, a short class first (`http 500: …`); empty = completed."""
-    is_cancelled: bool = False
-    """The client hung up as planned; neither completed nor failed."""
-    finish_reason: str | None = None
-    """As the server gave it."""
-    shared_reads: int = 0
-    """Events that came in one read with an earlier one: their gap is not known better than that."""
-
-    @property
-    def is_completed(self) -> bool:
-        """Whether the whole answer came."""
-        return not self.error and not self.is_cancelled
 
 
 _decoder = msgspec.json.Decoder(Chunk)

@@ -8,7 +8,8 @@ import msgspec
 
 from campaign.load.endpoint import Endpoint
 from campaign.load.plan import Plan
-from campaign.load.reply import Record, record_of
+from campaign.load.record import Record
+from campaign.load.reply import record_of
 from campaign.load.wire import Run, Wire
 
 

@@ -9,40 +9,17 @@ import msgspec
 
 from campaign.load import latency
 from campaign.load.cell import Cell, CellSummary, Client, Goodput, Server
+from campaign.load.counters import Watch
 from campaign.load.latency import Distribution, Mean, Window
-from campaign.load.reply import Record
-from campaign.load.scrape import Watch
+from campaign.load.record import Record
 from campaign.load.share import Share
+from campaign.load.slo import Slo
 
 #: A client process above this share of a core had no time left to read.
 BUSY_LIMIT = 0.9
 #: With reader stamps: the lag p99 may be so large a part of the median ITL.
 LAG_LIMIT = 0.1
 CLOCK_STEP_LIMIT_MS = 1.0
-
-
-class Slo(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits that a good request meets; null = no limit."""
-
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
-    e2el_ms: float | None = None
-
-    @property
-    def is_stated(self) -> bool:
-        """Whether there is any limit."""
-        return (self.ttft_ms, self.tpot_ms, self.e2el_ms) != (None, None, None)
-
-    def is_met(self, record: Record) -> bool:
-        """Whether a completed request met every limit, waiting before the send included."""
-        checks = (
-            (self.ttft_ms, latency.ttft_ns(record, from_due=True)),
-            (self.tpot_ms, latency.tpot_ns(record)),
-            (self.e2el_ms, latency.e2el_ns(record, from_due=True)),
-        )
-        return record.is_completed and all(
-            limit is None or (value is not None and value / 1e6 <= limit) for limit, value in checks
-        )
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,13 +230,8 @@ def summarize(cells: Sequence[Cell]) -> tuple[CellSummary, ...]:
     return tuple(_summary(group) for group in groups.values())
 
 
-def is_averaged(cell: Cell) -> bool:
-    """Whether a cell counts: the client could follow and some request completed."""
-    return cell.client.valid and cell.completed > 0
-
-
 def _summary(group: Sequence[Cell]) -> CellSummary:
-    valid, first = [c for c in group if is_averaged(c)], group[0]
+    valid, first = [c for c in group if c.is_averaged], group[0]
 
     def over(value: Callable[[Cell], float | None]) -> Mean:
         return latency.mean_over_runs([v for v in map(value, valid) if v is not None])

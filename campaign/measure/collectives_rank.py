@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,8 +17,10 @@ import msgspec
 import torch
 import torch.distributed as dist
 
-from campaign.measure import timing
+from campaign.measure import communicators, kernels_seen, timing
+from campaign.measure.communicators import Communicator
 from campaign.measure.matrices import DTYPES
+from campaign.measure.operations import OPERATIONS, Exchange, Place, engine_all_reduce
 from campaign.measure.ranks import Counters
 from campaign.phases.collectives_data import CollectivePoint, CollectivesConfig, RankSamples, key_of
 from campaign.schema import decode, encode
@@ -27,8 +28,6 @@ from campaign.schema import decode, encode
 _PR_SET_PDEATHSIG = 1
 #: Samples thrown away at the start of a point.
 WARM_UPS = 3
-#: Buffers that calls go round.
-BUFFERS = 8
 
 
 class Todo(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +43,11 @@ class Rank:
     def __init__(self, todo: Todo, number: int, folder: Path) -> None:
         self.config = todo.config
         self.number = number
-        self.device = f"cuda:{number}" if todo.config.device == "cuda" else "cpu"
-        self.dtype = DTYPES[todo.config.dtype]
+        device = f"cuda:{number}" if todo.config.device == "cuda" else "cpu"
+        self.place = Place(rank=number, ranks=todo.config.ranks, device=device, dtype=DTYPES[todo.config.dtype])
         self.counters = Counters(folder / "counters", todo.config.ranks)
-        self.element_bytes: int = torch.empty((), dtype=self.dtype).element_size()
+        self.control: dist.ProcessGroup | None = None
+        self.communicators: dict[str, Communicator | str] = {}
         # The parent's pipe alone carries messages; whatever libraries print goes to the log.
         self._out = os.fdopen(os.dup(1), "wb", buffering=0)
         os.dup2(2, 1)
@@ -56,14 +56,21 @@ class Rank:
         """One JSON line to the parent."""
         self._out.write(encode({"event": event, **fields}) + b"\n")
 
-    def elements(self, size_bytes: int) -> int:
-        """Elements of a message, a multiple of the ranks so that it can be split."""
-        ranks = self.config.ranks
-        return max(ranks, size_bytes // self.element_bytes // ranks * ranks)
+    def communicator(self, backend: str) -> Communicator | str:
+        """The engine's communicator, loaded at its first use; a reason where there is none."""
+        if backend not in self.communicators:
+            if self.control is None:
+                self.control = dist.new_group(backend="gloo")
+            element_bytes: int = torch.empty((), dtype=self.place.dtype).element_size()
+            hidden = max(1, self.config.bytes_per_token // element_bytes)
+            self.communicators[backend] = communicators.load(backend, self.control, self.place.device, hidden)
+        return self.communicators[backend]
 
-    def pattern(self, elements: int, rank: int) -> torch.Tensor:
-        """What `rank` sends: small whole numbers, so that sums are exact in bf16."""
-        return ((torch.arange(elements, device=self.device) + 3 * rank) % 7 + rank % 4).to(self.dtype)
+    def close(self) -> None:
+        """Free what the communicators hold."""
+        for found in self.communicators.values():
+            if isinstance(found, Communicator):
+                found.close()
 
 
 def main() -> None:
@@ -89,6 +96,7 @@ def main() -> None:
     for point in todo.todo:
         rank.tell("done", key=key_of(point), samples=measure(rank, point))
     rank.tell("measured")
+    rank.close()
     dist.destroy_process_group()
 
 
@@ -98,102 +106,102 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-@dataclass(kw_only=True)
-class Exchange:
-    """One operation with its buffers."""
-
-    call: Callable[[int], object]
-    """Call number i of a sample."""
-    check: Callable[[], bool]
-    """Makes one call on fresh data and tells whether this rank's result is right."""
-    refresh: Callable[[], object] = lambda: None
-    """Puts fresh data into the buffers, outside the timed window."""
-
-
 def measure(rank: Rank, point: CollectivePoint) -> RankSamples:
     """Check the result once, warm up, then take the samples; every rank makes the same calls."""
-    exchange = OPERATIONS[point.operation](rank, rank.elements(point.size_bytes), point.calls)
+    exchange = _exchange(rank, point)
+    if isinstance(exchange, str):
+        return RankSamples(rank=rank.number, note=exchange)
     rank.counters.step(rank.number)
     is_correct = exchange.check()
     timing.synchronize(rank.config.device)
-    return RankSamples(rank=rank.number, us=_samples(rank, point, exchange), is_correct=is_correct)
+    us = _samples(rank, point, exchange)
+    if rank.config.device != "cuda":
+        return RankSamples(rank=rank.number, us=us, is_correct=is_correct)
+    graph_us, kernels, note = _graph_samples(rank, point, exchange)
+    return RankSamples(
+        rank=rank.number,
+        us=us,
+        graph_us=graph_us,
+        is_correct=is_correct,
+        kernel_us=kernels.us_per_call if kernels else None,
+        kernels=kernels.names if kernels else (),
+        note=note,
+    )
+
+
+def _exchange(rank: Rank, point: CollectivePoint) -> Exchange | str:
+    elements = rank.place.elements(point.size_bytes)
+    if point.backend == "torch":
+        return OPERATIONS[point.operation](rank.place, elements, point.calls)
+    communicator = rank.communicator(point.backend)
+    if isinstance(communicator, str):
+        return communicator
+    return engine_all_reduce(rank.place, elements, communicator)
 
 
 def _samples(rank: Rank, point: CollectivePoint, exchange: Exchange) -> tuple[float, ...]:
+    def calls() -> None:
+        for i in range(point.calls):
+            rank.counters.step(rank.number)
+            exchange.call(i)
+
+    return _timed(rank, point, exchange, calls)
+
+
+def _timed(rank: Rank, point: CollectivePoint, exchange: Exchange, work: Callable[[], object]) -> tuple[float, ...]:
     found = []
     for sample in range(WARM_UPS + rank.config.samples):
         exchange.refresh()
         timing.synchronize(rank.config.device)
         dist.barrier()
-        start = time.perf_counter_ns()
-        for i in range(point.calls):
-            rank.counters.step(rank.number)
-            exchange.call(i)
-        timing.synchronize(rank.config.device)
-        elapsed_us = (time.perf_counter_ns() - start) / 1e3
+        elapsed_us = _time_on_gpu(rank, work) if rank.config.device == "cuda" else _time_on_cpu(work)
         if sample >= WARM_UPS:
             found.append(elapsed_us if point.is_burst else elapsed_us / point.calls)
     return tuple(found)
 
 
-def _all_reduce(rank: Rank, elements: int, calls: int) -> Exchange:
-    data = rank.pattern(elements, rank.number)
-    expected = torch.stack([rank.pattern(elements, r) for r in range(rank.config.ranks)]).sum(0).to(rank.dtype)
-    # In place, sums grow with each call: several buffers and fresh data before each sample keep them finite.
-    work = [data.clone() for _ in range(min(BUFFERS, calls))]
-
-    def check() -> bool:
-        dist.all_reduce(work[0])
-        return bool(torch.equal(work[0], expected))
-
-    def refresh() -> None:
-        for buffer in work:
-            buffer.copy_(data)
-
-    return Exchange(call=lambda i: dist.all_reduce(work[i % len(work)]), check=check, refresh=refresh)
+def _time_on_cpu(work: Callable[[], object]) -> float:
+    start = time.perf_counter_ns()
+    work()
+    return (time.perf_counter_ns() - start) / 1e3
 
 
-def _into(out: torch.Tensor, expected: torch.Tensor, call: Callable[[], object]) -> Exchange:
-    def check() -> bool:
-        out.zero_()
-        call()
-        return bool(torch.equal(out, expected))
-
-    return Exchange(call=lambda _i: call(), check=check)
-
-
-def _all_gather(rank: Rank, elements: int, _calls: int) -> Exchange:
-    part = elements // rank.config.ranks
-    mine = rank.pattern(part, rank.number)
-    out = torch.empty(elements, dtype=rank.dtype, device=rank.device)
-    expected = torch.cat([rank.pattern(part, r) for r in range(rank.config.ranks)])
-    return _into(out, expected, lambda: dist.all_gather_into_tensor(out, mine))
+def _time_on_gpu(rank: Rank, work: Callable[[], object]) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    # The GPUs meet here, so that a rank that came early does not count its waiting.
+    dist.all_reduce(torch.ones(1, device=rank.place.device))
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3
 
 
-def _reduce_scatter(rank: Rank, elements: int, _calls: int) -> Exchange:
-    part = elements // rank.config.ranks
-    mine = rank.pattern(elements, rank.number)
-    out = torch.empty(part, dtype=rank.dtype, device=rank.device)
-    here = slice(rank.number * part, (rank.number + 1) * part)
-    expected = torch.stack([rank.pattern(elements, r)[here] for r in range(rank.config.ranks)]).sum(0).to(rank.dtype)
-    return _into(out, expected, lambda: dist.reduce_scatter_tensor(out, mine))
+def _graph_samples(
+    rank: Rank, point: CollectivePoint, exchange: Exchange
+) -> tuple[tuple[float, ...], kernels_seen.Seen | None, str]:
+    """Samples of one CUDA graph of all calls, its kernels' time, and why there are none."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with exchange.capture(), torch.cuda.graph(graph):
+            kept = [exchange.call(i) for i in range(point.calls)]
+    except RuntimeError as error:
+        return (), None, f"no CUDA graph: {str(error).splitlines()[0]}"
 
+    def replay() -> None:
+        rank.counters.step(rank.number)
+        graph.replay()
 
-def _all_to_all(rank: Rank, elements: int, _calls: int) -> Exchange:
-    part = elements // rank.config.ranks
-    mine = rank.pattern(elements, rank.number)
-    out = torch.empty(elements, dtype=rank.dtype, device=rank.device)
-    here = slice(rank.number * part, (rank.number + 1) * part)
-    expected = torch.cat([rank.pattern(elements, r)[here] for r in range(rank.config.ranks)])
-    return _into(out, expected, lambda: dist.all_to_all_single(out, mine))
+    us = _timed(rank, point, exchange, replay)
+    exchange.refresh()
+    timing.synchronize("cuda")
+    dist.barrier()
+    seen = kernels_seen.during(replay, point.calls)
+    # A graph that holds collectives must be gone before its communicator.
+    del kept
+    graph.reset()
+    return us, seen, ""
 
-
-OPERATIONS: dict[str, Callable[[Rank, int, int], Exchange]] = {
-    "all_reduce": _all_reduce,
-    "all_gather": _all_gather,
-    "reduce_scatter": _reduce_scatter,
-    "all_to_all": _all_to_all,
-}
 
 if __name__ == "__main__":
     try:

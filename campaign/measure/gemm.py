@@ -10,12 +10,12 @@ import torch
 
 from campaign import host
 from campaign.errors import PhaseError
-from campaign.measure import matrices, timing
+from campaign.measure import experts, matrices, timing
 from campaign.measure.matrices import Pool, Prepared
 from campaign.measurement import Measurement, run_script
 from campaign.model import Device, Linear, find_device
 from campaign.phases.gemm import KIND
-from campaign.phases.gemm_data import GemmConfig, GemmData, GemmPoint, Peaks, fused_pair, point_key
+from campaign.phases.gemm_data import EXPERTS, GemmConfig, GemmData, GemmPoint, Peaks, fused_pair, point_key, singles_of
 from campaign.schema import decode
 
 
@@ -48,16 +48,45 @@ def check_free(device: str) -> None:
 
 def _measure_products(run: Measurement[GemmConfig], peaks: Peaks) -> None:
     config = run.config
-    limit = min(config.memory_limit_gb * 1e9, _free_bytes(config.device) * 0.5)
+    limit_bytes = min(config.memory_limit_gb * 1e9, _free_bytes(config.device) * 0.5)
     needed = max(_pool_bytes(linear, peaks.cache_bytes) for linear in config.linears)
-    pool = Pool(int(min(limit, needed)), config.dtype, config.device, config.seed)
+    pool = Pool(int(min(limit_bytes, needed)), config.dtype, config.device, config.seed)
+    pair = fused_pair(config)
     for m in config.batch:
-        for linear in config.linears:
-            prepare = partial(matrices.prepare_torch, linear, m, pool, peaks.cache_bytes)
+        for linear in singles_of(config):
+            prepare = partial(_prepare, linear, m, pool, peaks.cache_bytes, limit_bytes)
             run.measure_point(point_key(linear.kind, m), partial(_measure, prepare, linear.kind, m, config))
-        pair = fused_pair(config)
         if pair is not None:
-            raise NotImplementedError
+            prepare = partial(_prepare_experts, pair, m, pool, peaks.cache_bytes, limit_bytes)
+            run.measure_point(point_key(EXPERTS, m), partial(_measure, prepare, EXPERTS, m, config))
+
+
+def _prepare(linear: Linear, m: int, pool: Pool, cache_bytes: int, memory_bytes: float) -> Prepared:
+    """The engine's kernel where the weights need one and it loads; torch, with the reason, elsewhere."""
+    reason = ""
+    if pool.device == "cuda" and linear.dtype not in matrices.DTYPES:
+        from campaign.measure import engine_kernels
+
+        made = engine_kernels.prepare_dense(linear, m, pool, cache_bytes, memory_bytes)
+        if isinstance(made, Prepared):
+            return made
+        reason = made
+    prepared = matrices.prepare_torch(linear, m, pool, cache_bytes)
+    prepared.notes += [f"engine kernel: {reason}"] if reason else []
+    return prepared
+
+
+def _prepare_experts(
+    pair: tuple[Linear, Linear], m: int, pool: Pool, cache_bytes: int, memory_bytes: float
+) -> Prepared:
+    from campaign.measure import engine_kernels
+
+    made = engine_kernels.prepare_experts(pair, m, pool, cache_bytes, memory_bytes)
+    if isinstance(made, Prepared):
+        return made
+    prepared = experts.prepare_torch(pair, m, pool, cache_bytes, memory_bytes)
+    prepared.notes.append(f"engine kernel: {made}")
+    return prepared
 
 
 def _pool_bytes(linear: Linear, cache_bytes: int) -> float:
@@ -73,21 +102,29 @@ def _free_bytes(device: str) -> int:
     return int(psutil.virtual_memory().available)
 
 
+class _Samples:
+    """Samples by name, a round after another."""
+
+    def __init__(self) -> None:
+        self.rounds: dict[str, tuple[tuple[float, ...], ...]] = {"cold": (), "hot": (), "eager": ()}
+        self.notes: list[str] = []
+
+    def add(self, name: str, samples: tuple[float, ...]) -> None:
+        self.rounds[name] = (*self.rounds[name], samples)
+
+
 def _measure(prepare: Callable[[], Prepared], kind: str, m: int, config: GemmConfig) -> GemmPoint:
     prepared = prepare()
     error = prepared.error()
-    cold, hot, eager = _Samples(), _Samples(), _Samples()
-    call = timing.rotate(len(prepared.cold), prepared.cold)
+    samples, call = _Samples(), timing.rotate(len(prepared.cold), prepared.cold)
     calls = timing.warm_up(call, config.device)
     before, wall, cpu = host.read_state(), time.perf_counter(), time.process_time()
     for _ in range(2):
         if config.device == "cuda":
-            cold.add(_in_graph(call, max(calls, len(prepared.cold)), config.samples))
-            hot.add(_in_graph(lambda _i: prepared.hot(), calls, config.samples))
-            eager.add(timing.time_calls(call, config.device, calls, config.samples))
+            _round_on_gpu(samples, prepared, call, calls, config)
         else:
-            cold.add(timing.time_calls(call, config.device, calls, config.samples))
-            hot.add(timing.time_calls(lambda _i: prepared.hot(), config.device, calls, config.samples))
+            samples.add("cold", timing.time_calls(call, config.device, calls, config.samples))
+            samples.add("hot", timing.time_calls(lambda _i: prepared.hot(), config.device, calls, config.samples))
     share = (time.process_time() - cpu) / (time.perf_counter() - wall) / torch.get_num_threads()
     return GemmPoint(
         kind=kind,
@@ -95,34 +132,38 @@ def _measure(prepare: Callable[[], Prepared], kind: str, m: int, config: GemmCon
         kernel=prepared.kernel,
         dtype=prepared.dtype,
         bytes_per_weight=prepared.bytes_per_weight,
-        cold_us=cold.rounds,
-        hot_us=hot.rounds,
-        eager_us=eager.rounds,
+        cold_us=samples.rounds["cold"],
+        hot_us=samples.rounds["hot"],
+        eager_us=samples.rounds["eager"],
         relative_error=error if error < float("inf") else None,
-        is_correct=error <= matrices.TOLERANCES[config.dtype],
+        is_correct=error <= (prepared.tolerance or matrices.TOLERANCES[config.dtype]),
         buffers=prepared.buffers,
         rotated_bytes=prepared.rotated_bytes,
         distinct_experts=prepared.distinct_experts,
         cpu_share=None if config.device == "cuda" else min(1.0, share),
-        notes=tuple(prepared.notes),
+        notes=(*prepared.notes, *samples.notes),
         before=before,
         after=host.read_state(),
     )
 
 
+def _round_on_gpu(samples: _Samples, prepared: Prepared, call: timing.Call, calls: int, config: GemmConfig) -> None:
+    """Cold and hot in CUDA graphs, as an engine runs them, and cold launched one by one."""
+    eager = timing.time_calls(call, config.device, calls, config.samples)
+    samples.add("eager", eager)
+    try:
+        samples.add("cold", _in_graph(call, max(calls, len(prepared.cold)), config.samples))
+        samples.add("hot", _in_graph(lambda _i: prepared.hot(), calls, config.samples))
+    except RuntimeError as error:
+        # A kernel that cannot be captured runs eagerly in an engine too.
+        torch.cuda.synchronize()
+        samples.add("cold", eager)
+        samples.notes.append(f"no CUDA graph, launched one by one: {str(error).splitlines()[0][:160]}")
+
+
 def _in_graph(call: timing.Call, calls: int, samples: int) -> tuple[float, ...]:
     graph = timing.capture(call, calls)
     return timing.time_graph(graph, calls, samples)
-
-
-class _Samples:
-    """Samples, a round after another."""
-
-    def __init__(self) -> None:
-        self.rounds: tuple[tuple[float, ...], ...] = ()
-
-    def add(self, samples: tuple[float, ...]) -> None:
-        self.rounds = (*self.rounds, samples)
 
 
 def measure_peaks(config: GemmConfig) -> Peaks:

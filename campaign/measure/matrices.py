@@ -18,6 +18,8 @@ CACHE_MULTIPLE = 3
 TOLERANCES = {"bf16": 2e-2, "fp16": 4e-3, "fp32": 1e-4}
 #: Start of a buffer, in elements, so that vector loads stay aligned.
 ALIGNMENT = 256
+#: A CUDA graph has a call for each buffer; more than this take long to capture.
+COPIES_AT_MOST = 16384
 
 
 @dataclass(kw_only=True)
@@ -42,6 +44,8 @@ class Prepared:
     """Distinct buffers among them."""
     distinct_experts: float | None = None
     """Mean distinct experts a call."""
+    tolerance: float | None = None
+    """Largest error that rounding explains; None = the activations' format decides."""
     notes: list[str] = field(default_factory=list)
     """What was cut or replaced."""
 
@@ -77,7 +81,7 @@ class Pool:
 
 def copies_for(weight_bytes: float, cache_bytes: int) -> int:
     """How many buffers make the rotation larger than three caches."""
-    return max(2, math.ceil(CACHE_MULTIPLE * cache_bytes / max(1.0, weight_bytes)) + 1)
+    return min(COPIES_AT_MOST, max(2, math.ceil(CACHE_MULTIPLE * cache_bytes / max(1.0, weight_bytes)) + 1))
 
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:

@@ -21,6 +21,8 @@ from campaign.errors import PhaseError
 
 #: How long ranks get to end by themselves after everything is measured.
 TEARDOWN_S = 15.0
+#: How long ranks get to load their libraries and to find each other.
+START_S = 180.0
 _COUNTER = struct.Struct("<q")
 
 
@@ -50,7 +52,6 @@ class Group:
     def __init__(self, module: str, ranks: int, config_path: Path, folder: Path, environment: dict[str, str]) -> None:
         self.ranks = ranks
         self.counters = Counters(folder / "counters", ranks)
-        self.pending: dict[int, str] = dict.fromkeys(range(ranks), "starting")
         self._buffers = dict.fromkeys(range(ranks), b"")
         self._selector = selectors.DefaultSelector()
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -73,20 +74,25 @@ class Group:
         Raises `PhaseError` naming the rank that died, or that hung: no message and no call entered for `timeout_s`.
         """
         finished: set[int] = set()
+        ready: set[int] = set()
         last, entered = time.monotonic(), self.counters.read()
         while len(finished) < self.ranks:
             got = list(self._read(min(0.5, timeout_s)))
             for rank, message in got:
                 last = time.monotonic()
-                if message["event"] == "measured":
+                if message["event"] == "ready":
+                    ready.add(rank)
+                elif message["event"] == "measured":
                     finished.add(rank)
                 else:
                     yield rank, message
             self._check_alive(finished, during())
             if (now_entered := self.counters.read()) != entered:
                 last, entered = time.monotonic(), now_entered
-            if time.monotonic() - last > timeout_s:
-                raise PhaseError(self._describe_hang(timeout_s, during()))
+            limit_s = timeout_s if len(ready) == self.ranks else max(timeout_s, START_S)
+            if time.monotonic() - last > limit_s:
+                late = "" if len(ready) == self.ranks else "the start, before "
+                raise PhaseError(self._describe_hang(limit_s, late + during()))
 
     def _read(self, timeout_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
         for key, _ in self._selector.select(timeout_s):

@@ -7,10 +7,12 @@ import msgspec
 from campaign import host
 from campaign.errors import ConfigError
 from campaign.model import read_model, shard
-from campaign.phases.gemm_data import EXPERTS, GemmConfig, GemmData, Peaks, fused_pair, point_key
+from campaign.phases.gemm_data import EXPERTS, GemmConfig, GemmData, Peaks, fused_pair, point_key, singles_of
 from campaign.phases.gemm_table import GemmRow, GemmView, drift_of, floors_ms_of, rows_of, step_ms_of
 from campaign.phases.kind import Analysis, Context, PhaseKind
 from campaign.schema import Finding, Quantity, Result, Source, decode
+
+MEMORY_LIMIT_GB = {"cuda": 16.0, "cpu": 1.0}
 
 
 class GemmParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,8 +22,8 @@ class GemmParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Tokens a step (M)."""
     samples: int = 20
     """Samples a round; there are two rounds, so that their difference shows the spread."""
-    memory_limit_gb: float = 1.0
-    """Most memory for rotated buffers."""
+    memory_limit_gb: float | None = None
+    """Most memory for rotated buffers of one point; null = 16 on a GPU, 1 on a CPU."""
     kinds: tuple[str, ...] = ()
     """Layer kinds to measure, e.g. `["qkv", "o"]`; empty = all."""
 
@@ -45,13 +47,13 @@ def _configure(parameters: GemmParameters, context: Context) -> GemmConfig:
         batch=parameters.batch,
         dtype=model.dtype,
         samples=parameters.samples,
-        memory_limit_gb=parameters.memory_limit_gb,
+        memory_limit_gb=parameters.memory_limit_gb or MEMORY_LIMIT_GB[target.device],
         ranks=target.tensor_parallel,
     )
 
 
 def _points(config: GemmConfig) -> tuple[str, ...]:
-    kinds = [linear.kind for linear in config.linears] + ([EXPERTS] if fused_pair(config) else [])
+    kinds = [linear.kind for linear in singles_of(config)] + ([EXPERTS] if fused_pair(config) else [])
     return ("peaks", *(point_key(kind, m) for m in config.batch for kind in kinds))
 
 

@@ -27,7 +27,7 @@ class GemmConfig(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 20
     """Samples a round."""
     memory_limit_gb: float = 1.0
-    """Most memory for rotated buffers."""
+    """Most memory for rotated buffers of one point."""
     ranks: int = 1
     """Ranks that share this machine's CPUs: a rank has its part of the cores."""
     seed: int = 0
@@ -99,6 +99,12 @@ def point_key(kind: str, m: int) -> str:
 
 
 def fused_pair(config: GemmConfig) -> tuple[Linear, Linear] | None:
-    """gate_up and down of the routed experts where both are measured on a GPU."""
+    """gate_up and down of the routed experts, which a GPU runs as one kernel call; None on a CPU."""
     pair = [linear for linear in config.linears if linear.category == "moe_gemm"]
     return (pair[0], pair[1]) if len(pair) == 2 and config.device == "cuda" else None
+
+
+def singles_of(config: GemmConfig) -> tuple[Linear, ...]:
+    """The products measured one by one."""
+    pair = fused_pair(config)
+    return tuple(linear for linear in config.linears if pair is None or linear not in pair)

@@ -58,8 +58,6 @@ class GemmRow(msgspec.Struct, frozen=True, kw_only=True):
     """Calls a step."""
     step_ms: float | None
     """Cold × calls."""
-    is_counted: bool
-    """Whether it counts in the step (fused experts stand for their two halves)."""
     note: str = ""
     """Refusal or caveat."""
 
@@ -96,12 +94,10 @@ class GemmView(msgspec.Struct, frozen=True, kw_only=True):
 def rows_of(config: GemmConfig, data: GemmData) -> tuple[GemmRow, ...]:
     """One row a point, in the order of measurement."""
     table = {linear.kind: linear for linear in config.linears}
-    fused = {p.m for p in data.points if p.kind == EXPERTS and p.is_correct and p.cold_us}
     rows = []
     for point in data.points:
         linears = experts_of(config) if point.kind == EXPERTS else (table[point.kind],)
-        is_counted = point.kind == EXPERTS or linears[0].category != "moe_gemm" or point.m not in fused
-        rows.append(_row(point, linears, data.peaks, is_counted))
+        rows.append(_row(point, linears, data.peaks))
     return tuple(rows)
 
 
@@ -110,7 +106,7 @@ def experts_of(config: GemmConfig) -> tuple[Linear, ...]:
     return tuple(linear for linear in config.linears if linear.category == "moe_gemm")
 
 
-def _row(point: GemmPoint, linears: tuple[Linear, ...], peaks: Peaks, is_counted: bool) -> GemmRow:
+def _row(point: GemmPoint, linears: tuple[Linear, ...], peaks: Peaks) -> GemmRow:
     first = linears[0]
     cold, hot, eager = flatten(point.cold_us), flatten(point.hot_us), flatten(point.eager_us)
     measured = [_as_measured(linear, point) for linear in linears]
@@ -144,7 +140,6 @@ def _row(point: GemmPoint, linears: tuple[Linear, ...], peaks: Peaks, is_counted
         spread=spread_of_rounds(point.cold_us) if is_usable else None,
         calls=first.calls,
         step_ms=first.calls * cold_us / 1e3 if is_usable and cold_us is not None else None,
-        is_counted=is_counted,
         note=refusal or "; ".join([*point.notes, *_drift_of(point)]),
     )
 
@@ -191,8 +186,8 @@ def drift_of(data: GemmData) -> tuple[str, ...]:
 
 
 def step_ms_of(rows: tuple[GemmRow, ...], m: int, category: str | None = None) -> float | None:
-    """Cold × calls over the rows that count at this M; None where one of them is missing."""
-    counted = [r.step_ms for r in rows if r.m == m and r.is_counted and category in (None, r.category)]
+    """Cold × calls over the rows of this M; None where one of them is missing."""
+    counted = [r.step_ms for r in rows if r.m == m and category in (None, r.category)]
     known = [value for value in counted if value is not None]
     return sum(known) if counted and len(known) == len(counted) else None
 

@@ -109,12 +109,15 @@ class _Capture:
             )
 
     def _gone(self, what: str) -> ServerError:
-        if self._record.kind == "managed" and not presence.is_alive(self._record):
+        if self._is_dead():
             return death.death_error(self._record)
         return ServerError(
             f"{what} from {self._record.url}. Read {self._record.log_path or 'its log'}, then run again.",
             is_transient=True,
         )
+
+    def _is_dead(self) -> bool:
+        return self._record.kind == "managed" and not presence.is_alive(self._record)
 
     def _stop_with_progress(self) -> ServerError | None:
         """Stop and wait until every rank has exported; the stop itself has no time-out at the server."""
@@ -131,21 +134,23 @@ class _Capture:
         while stopping.is_alive():
             stopping.join(_POLL_S)
             self._say("exporting")
-            if self._record.kind == "managed" and not presence.is_alive(self._record):
+            if self._is_dead():
                 stopping.join(5.0)
                 return death.death_error(self._record)
         return problems[0] if problems else None
 
     def _collect(self, problem: ServerError | None) -> tuple[Path, ...]:
         self._say("checking")
-        give_up_at = time.monotonic() + (0.0 if problem else COMPLETE_TIMEOUT_S)
+        give_up_at = time.monotonic() + COMPLETE_TIMEOUT_S
         while True:
             found = sorted(trace_files.traces(self._folder) - self._before)
             faults = {path: trace_files.fault(path) for path in found}
             complete = trace_files.by_rank([path for path in found if faults[path] is None])
             if len(complete) >= self._record.world_size and problem is None:
                 return tuple(complete[rank] for rank in sorted(complete))
-            if time.monotonic() >= give_up_at:
+            if problem is None and self._is_dead():
+                problem = death.death_error(self._record)
+            if problem is not None or time.monotonic() >= give_up_at:
                 raise self._incomplete(complete, {p: f for p, f in faults.items() if f}, problem)
             time.sleep(_POLL_S)
 

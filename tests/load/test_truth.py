@@ -43,9 +43,7 @@ def compared_ms(server: PacedServer, given: Plan, share: Share) -> list[float]:
 
 
 @pytest.mark.parametrize(("concurrency", "requests", "output"), [(1, 2, 40), (64, 64, 40), (256, 256, 60)])
-def test_truth__every_event_as_it_was_sent(
-    paced: PacedServer, concurrency: int, requests: int, output: int
-) -> None:
+def test_truth__every_event_as_it_was_sent(paced: PacedServer, concurrency: int, requests: int, output: int) -> None:
     given = plan("itl=10000", concurrency=concurrency, requests=requests, output=output)
     share = run(paced, given)
     assert [r.error for r in share.records if r.error] == []

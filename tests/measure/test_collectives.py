@@ -25,7 +25,7 @@ from tests.measure.scripts import configure, context_of, render, run, start, val
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_collectives__all_operations_are_right_on_all_ranks(ranks: int, tmp_path: Path) -> None:
     context = context_of("tiny-deepseek", tp=ranks)
-    config = configure(KIND, context, samples=3, sizes_bytes=[1024, 65536])
+    config = configure(KIND, context, samples=3, sizes_bytes=[65536])
     assert isinstance(config, CollectivesConfig)
     result, _ = run(KIND, config, tmp_path)
     data = schema.decode(result.data, CollectivesData)
@@ -129,3 +129,17 @@ def test_fit__finds_latency_and_bandwidth() -> None:
 
 def test_fit__two_sizes_are_not_enough() -> None:
     assert fit_of([row(1024, 5.0), row(2048, 6.0)], "torch") is None
+
+
+@pytest.mark.proof
+def test_collectives__a_path_that_does_not_load_is_a_note(tmp_path: Path) -> None:
+    context = context_of("tiny-deepseek", tp=2)
+    parameters = {"samples": 3, "sizes_bytes": [], "operations": ["all_reduce"], "backends": ["pynccl", "torch"]}
+    result, _ = run(KIND, configure(KIND, context, **parameters), tmp_path)
+    analysis = KIND.analyze(result, context)
+    rows = schema.builtins(analysis.view)["bursts"]
+    assert rows[0]["note"].startswith("not measured: ")
+    assert rows[0]["ms"] is None
+    assert rows[1]["ms"] > 0
+    assert values(analysis)["collectives.burst_ms"] == rows[1]["ms"]
+    assert "not measured" in render(KIND, analysis)

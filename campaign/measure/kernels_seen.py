@@ -1,0 +1,36 @@
+"""Which kernels ran, and for how long: one profiled run beside the timed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Kernels of one run."""
+
+    names: tuple[str, ...]
+    """Names, the longest running first."""
+    us_per_call: float
+    """Their time together over the calls."""
+
+
+def during(work: Callable[[], object], calls: int) -> Seen | None:
+    """Kernels that `work` launches, copies and fills not counted; None where the profiler sees none."""
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            work()
+            torch.cuda.synchronize()
+        times: dict[str, float] = {}
+        for event in profile.events():
+            if "CUDA" in str(event.device_type) and not event.name.startswith(("Mem", "cuda", "gpu_")):
+                times[event.name] = times.get(event.name, 0.0) + float(event.time_range.elapsed_us())
+    except (RuntimeError, AttributeError):
+        return None
+    if not times:
+        return None
+    names = tuple(sorted(times, key=lambda name: -times[name]))
+    return Seen(names=names, us_per_call=sum(times.values()) / calls)

@@ -112,6 +112,7 @@ class Runner:
         removed = self._store.remove_temporaries()
         if removed:
             self._reporter.say(f"removed {removed} left-over temporary file{'s' if removed > 1 else ''}")
+        self._store.shorten_events()
         loaded = self._store.load_state()
         for text in self._store.recovered:
             self._reporter.say(text)
@@ -228,7 +229,8 @@ class Runner:
         typed = self._campaign.entry(entry)
         config = self._campaign.measurement_config(typed, context)
         inputs = self._campaign.inputs(typed)
-        state = begin(self._state, phase_id, inputs=inputs, at=now_utc())
+        newest = self._store.newest_attempt(phase_id)
+        state = begin(self._state, phase_id, inputs=inputs, at=now_utc(), newest_folder=newest)
         entry = phase(state, phase_id)
         self._save(state, "begin", phase_id, f"attempt {entry.last_attempt}")
         folder = self._store.prepare_attempt(entry, config)
@@ -270,12 +272,7 @@ class Runner:
             if entry.status != "running":
                 continue
             folder = self._store.attempt_folder(entry.id, entry.last_attempt)
-            alive = entry.process is not None and local.is_alive(entry.process)
-            attempt = (
-                local.Attempt(folder, entry.process)
-                if entry.process and alive
-                else local.find(folder, self._store.folder)
-            )
+            attempt = local.find_again(folder, entry.process, self._store.folder)
             if attempt is not None:
                 self._reporter.say(f"{entry.id}: attempt {entry.last_attempt} is still measuring: adopted")
             elif not (folder / "result.json").exists():

@@ -122,9 +122,8 @@ def damage(folder: Path) -> list[str]:
                 schema.decode(path.read_bytes(), CampaignState)
             except Exception as error:  # noqa: BLE001 (whatever it is, the file is not whole)
                 found.append(f"{path}: {error}")
-    for path in store.results_folder.glob("*/*/result.json"):
-        if store.load_result(path) is None:
-            found.append(f"{path}: not whole")
+    results = store.results_folder.glob("*/*/result.json")
+    found += [f"{path}: not whole" for path in results if store.load_result(path) is None]
     document = folder / "doc" / "report.md"
     if document.exists():
         text = document.read_text()

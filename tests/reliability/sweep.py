@@ -114,7 +114,9 @@ class Sweep:
         shutil.copytree(self._base.folder, folder, symlinks=True)
         return folder.resolve()
 
-    def _control(self, folder: Path, fault: Fault, *, at: int = 0, mode: int | None = None, trace: Path | None = None) -> Control:  # fmt: skip
+    def _control(
+        self, folder: Path, fault: Fault, *, at: int = 0, mode: int | None = None, trace: Path | None = None
+    ) -> Control:
         mode = fault.mode if mode is None else mode
         path = self._scratch / f"control-{self._copies}"
         return Control(path, folder, mode=mode, at=at, error=fault.error, roles=fault.roles, trace=trace)

@@ -14,9 +14,7 @@ EVERY = (KILL, TORN, KILL_SCRIPT, TORN_SCRIPT)
 
 @pytest.mark.parametrize("fault", EVERY, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("samples", [6, pytest.param(0, marks=[pytest.mark.proof, pytest.mark.timeout(3600)])])
-def test_kill__first_phase(
-    runners: Runners, from_nothing: Base, tmp_path: Path, fault: Fault, samples: int
-) -> None:
+def test_kill__first_phase(runners: Runners, from_nothing: Base, tmp_path: Path, fault: Fault, samples: int) -> None:
     sweep = Sweep(runners, from_nothing, tmp_path)
     total, files = sweep.count(fault)
     step = max(1, total // samples) if samples else 1

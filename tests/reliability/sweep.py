@@ -57,17 +57,22 @@ class Sweep:
         self._scratch = scratch
         self._copies = 0
 
-    def count(self, fault: Fault) -> tuple[int, Counter[str]]:
-        """How many calls an uninterrupted run makes, and on which files; remembers what it comes to."""
+    def count(self, fault: Fault) -> tuple[list[int], Counter[str]]:
+        """Numbers of the calls of an uninterrupted run that the fault can hit, and on which files they are.
+
+        Remembers what that run comes to.
+        """
         folder = self._copy()
         trace = self._scratch / f"trace-{self._copies}"
         control = self._control(folder, fault, mode=faults.COUNT, trace=trace)
         ended = self._runners.resume(folder, control, self._base.until)
         assert ended.code == 0, ended.output
-        calls = Counter(_kind_of_file(line.split(" ", 1)[1]) for line in trace.read_text().splitlines())
         self.expected = self._outcome(folder)
         shutil.rmtree(folder)
-        return control.count, calls
+        calls = [line.split(" ", 1) for line in trace.read_text().splitlines()]
+        assert len(calls) == control.count
+        hit = [number for number, (what, _) in enumerate(calls, 1) if _can_hit(fault, what)]
+        return hit, Counter(_kind_of_file(calls[number - 1][1]) for number in hit)
 
     def run(self, fault: Fault, numbers: Iterable[int]) -> int:
         """Let the fault happen at each of these calls; returns how many times it did."""
@@ -122,6 +127,18 @@ class Sweep:
         return Control(path, folder, mode=mode, at=at, error=fault.error, roles=fault.roles, trace=trace)
 
 
+def sweep_and_say(runners: Runners, base: Base, scratch: Path, fault: Fault, samples: int) -> None:
+    """A whole sweep, or `samples` points of it; prints what was done."""
+    sweep = Sweep(runners, base, scratch)
+    hit, files = sweep.count(fault)
+    chosen = hit[:: max(1, len(hit) // samples)] if samples else hit
+    happened = sweep.run(fault, chosen)
+    stretch = f"until {base.until}" if base.until else "to the end"
+    print(f"{fault.name}, {base.folder.name} {stretch}: at {happened} of {len(hit)} calls {dict(files)}; all holds")
+    # Calls of two processes interleave: at the very end a run may make one or two fewer than the one counted.
+    assert happened >= 0.9 * len(chosen) - 1
+
+
 def _after(folder: Path, again: Ended) -> str:
     """What must hold after any resume that was left alone."""
     if again.code != 0:
@@ -136,6 +153,14 @@ def _after(folder: Path, again: Ended) -> str:
         if found:
             return f"{name} after the next resume: {found}"
     return ""
+
+
+def _can_hit(fault: Fault, call: str) -> bool:
+    if fault.mode in (faults.TORN, faults.SHORT_ONCE):
+        return call == "write"
+    if fault.mode in (faults.ERROR_ONCE, faults.ERROR_FROM):
+        return call not in ("unlink", "chmod")
+    return True
 
 
 def _kind_of_file(path: str) -> str:

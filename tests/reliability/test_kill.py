@@ -6,18 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability.conftest import FULL_OR_SAMPLE
 from tests.reliability.drill import Runners
-from tests.reliability.sweep import KILL, KILL_SCRIPT, TORN, TORN_SCRIPT, Base, Fault, Sweep
+from tests.reliability.sweep import KILL, KILL_SCRIPT, TORN, TORN_SCRIPT, Base, Fault, sweep_and_say
 
-EVERY = (KILL, TORN, KILL_SCRIPT, TORN_SCRIPT)
+KILLS = (KILL, TORN, KILL_SCRIPT, TORN_SCRIPT)
 
 
-@pytest.mark.parametrize("fault", EVERY, ids=lambda fault: fault.name)
-@pytest.mark.parametrize("samples", [6, pytest.param(0, marks=[pytest.mark.proof, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("fault", KILLS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("samples", FULL_OR_SAMPLE)
 def test_kill__first_phase(runners: Runners, from_nothing: Base, tmp_path: Path, fault: Fault, samples: int) -> None:
-    sweep = Sweep(runners, from_nothing, tmp_path)
-    total, files = sweep.count(fault)
-    step = max(1, total // samples) if samples else 1
-    happened = sweep.run(fault, range(1, total + 1, step))
-    print(f"first phase: {fault.name} at {happened} of {total} calls ({dict(files)}): all holds")
-    assert happened >= (total // step) - 2
+    sweep_and_say(runners, from_nothing, tmp_path, fault, samples)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("fault", KILLS, ids=lambda fault: fault.name)
+def test_kill__rest_of_the_campaign(runners: Runners, interrupted: Base, tmp_path: Path, fault: Fault) -> None:
+    sweep_and_say(runners, interrupted, tmp_path, fault, 0)

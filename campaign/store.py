@@ -129,7 +129,8 @@ class Store:
         return schema.decode(data, CampaignState)
 
     def _has_history(self) -> bool:
-        return self.previous_path.exists() or self.events_path.exists()
+        """Whether a state was ever saved; a log whose first line was torn tells of none."""
+        return self.previous_path.exists() or any(_is_event(line) for line in files.read_whole_lines(self.events_path))
 
     def _say_begun_anew(self) -> None:
         if any(self.results_folder.glob("*/*/*.json*")):
@@ -315,6 +316,14 @@ class Store:
             return schema.decode(path.read_bytes(), kind)
         except (OSError, msgspec.MsgspecError):
             return None
+
+
+def _is_event(line: bytes) -> bool:
+    try:
+        schema.decode(line, Event)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 class _Versioned(msgspec.Struct):

@@ -112,6 +112,7 @@ class Runner:
         removed = self._store.remove_temporaries()
         if removed:
             self._reporter.say(f"removed {removed} left-over temporary file{'s' if removed > 1 else ''}")
+        self._store.shorten_events()
         loaded = self._store.load_state()
         for text in self._store.recovered:
             self._reporter.say(text)
@@ -130,16 +131,22 @@ class Runner:
         self._retry_failed()
         while True:
             self._check_stop()
-            entry = next((e for e in self._state.phases if e.status in OPEN and self._is_measured(e)), None)
-            if entry is None:
-                if self._add_follow_up():
-                    continue
-                break
-            self._do(entry)
-            self._write()
-            if entry.id == until:
+            entry = next((e for e in self._listed(until) if e.status in OPEN and self._is_measured(e)), None)
+            if entry is not None:
+                self._do(entry)
+                self._write()
+            elif until is not None and self._is_measured(phase(self._state, until)):
+                self._write()  # what an earlier run measured may not be written up yet
                 return
+            elif not self._add_follow_up():
+                break
         self._conclude()
+
+    def _listed(self, until: str | None) -> tuple[PhaseState, ...]:
+        """The todo list up to and with `until`; all of it where that is None."""
+        phases = self._state.phases
+        names = [entry.id for entry in phases]
+        return phases if until is None else phases[: names.index(until) + 1]
 
     def _retry_failed(self) -> None:
         """A new resume gives failed phases new attempts: the person may have mended the cause."""
@@ -222,7 +229,8 @@ class Runner:
         typed = self._campaign.entry(entry)
         config = self._campaign.measurement_config(typed, context)
         inputs = self._campaign.inputs(typed)
-        state = begin(self._state, phase_id, inputs=inputs, at=now_utc())
+        newest = self._store.newest_attempt(phase_id)
+        state = begin(self._state, phase_id, inputs=inputs, at=now_utc(), newest_folder=newest)
         entry = phase(state, phase_id)
         self._save(state, "begin", phase_id, f"attempt {entry.last_attempt}")
         folder = self._store.prepare_attempt(entry, config)
@@ -264,12 +272,7 @@ class Runner:
             if entry.status != "running":
                 continue
             folder = self._store.attempt_folder(entry.id, entry.last_attempt)
-            alive = entry.process is not None and local.is_alive(entry.process)
-            attempt = (
-                local.Attempt(folder, entry.process)
-                if entry.process and alive
-                else local.find(folder, self._store.folder)
-            )
+            attempt = local.find_again(folder, entry.process, self._store.folder)
             if attempt is not None:
                 self._reporter.say(f"{entry.id}: attempt {entry.last_attempt} is still measuring: adopted")
             elif not (folder / "result.json").exists():

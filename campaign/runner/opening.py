@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 from collections.abc import Mapping, Sequence
@@ -108,8 +109,11 @@ class OpenCampaign:
 
     def measurement_config(self, entry: PhaseEntry, context: Context | None = None) -> msgspec.Struct:
         """The script's config for a phase; the context's server fills in how to reach it."""
+        # The model's path is relative to the campaign folder, which `--dir` may have named.
+        context = context or self.context
         try:
-            return self.kinds[entry.kind].configure(entry.typed, context or self.context)
+            with contextlib.chdir(self._folder):
+                return self.kinds[entry.kind].configure(entry.typed, context)
         except ConfigError as error:
             raise ConfigError(f"campaign.toml: phase {entry.id}: {error}") from error
 

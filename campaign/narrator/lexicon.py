@@ -61,13 +61,13 @@ UNITS = {
 }  # fmt: skip
 
 _WORDS = (
-    "a an the of in on at to for with by is are was were be would it its this that and or as per takes take took "
+    "a an the of in on at to for with by is are was be it its this that and or as per takes take took "
     "taking costs cost costing spends spent accounts accounting makes made up part share time times decode decoding "
-    "model server campaign measured profiled each every one all while whereas but then so where which what than "
-    "from since last revision revisions now isolated situ in-situ free alone out named kernels kernel bandwidth floor "
+    "measured profiled each every one all while whereas but then so where which what than "
+    "from now isolated situ in-situ free alone out named kernels kernel bandwidth floor "
     "counted however either way stays remains has have had number numbers output token tokens stream streams batch "
-    "small tie together phases phase calls call found there total result shows show if when these those both still "
-    "only also even here direction claim claimed lasts lasting uses using needs needing"
+    "small tie together phases phase calls call found there total result shows show these those both still "
+    "also here direction claim claimed lasts lasting uses using needs needing"
 )
 #: Words that carry no claim.
 FILLERS = frozenset(_WORDS.split())

@@ -30,7 +30,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     """subject, number, compare, change, bounds, largest, second, next, no_claim, verdict, belief, faster, slower,
-    not_held, hold, part, streams, bound_word."""
+    not_held, hold, part, streams, bound_word, since,
+    would."""
     text: str
     """As written."""
     value: str = ""
@@ -48,6 +49,13 @@ _FLOOR = re.compile(r"its (?:bandwidth )?floor", re.I)
 #: What a share is of, no subject of its own unless a number stands with it.
 _OF_STEP = re.compile(r"(?:of|in|per) (?:(?:the|a|each|every|one) )?(?:decode )?step\b(?! (?:of|takes|took) )", re.I)
 _UPPER_BOUND = re.compile(r"(?:an |the )?(?:upper|lower) bound\b", re.I)
+_SINCE = re.compile(r"since the (?:last|previous) revision\b", re.I)
+_WOULD = re.compile(r"would\b", re.I)
+#: What a share may be of, and what a time may be per.
+_OF_OTHER = re.compile(
+    r"\s+of\s+(?!(?:(?:the|a|each|every|one|all)\s+)?(?:decode\s+)?(?:step|decode|time|decoding)\b)", re.I
+)
+_PER_OTHER = re.compile(r"\s*(?:/|\bper\b|\b(?:a|an|each|every)\b)\s*(?!(?:decode\s+)?step\b)\w", re.I)
 _STREAMS = re.compile(r"(?:at |with )?(\d+) streams?\b", re.I)
 _BATCH = re.compile(r"batch (\d+)\b", re.I)
 _ALLOWED = re.compile(r"[A-Za-z0-9µμ×%.,;:()/+−–\s\"“”'’-]*")
@@ -132,6 +140,14 @@ def _make_bound(match: re.Match[str], _before: list[Token], _book: Book) -> Toke
     return Token(kind="bound_word", text=match[0])
 
 
+def _make_since(match: re.Match[str], _before: list[Token], _book: Book) -> Token:
+    return Token(kind="since", text=match[0])
+
+
+def _make_would(match: re.Match[str], _before: list[Token], _book: Book) -> Token:
+    return Token(kind="would", text=match[0])
+
+
 def _make_nothing(_match: re.Match[str], _before: list[Token], _book: Book) -> None:
     return None
 
@@ -141,6 +157,8 @@ _MAKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], list[Token], Book
     (_FLOOR, _make_floor),
     (_OF_STEP, _make_nothing),
     (_UPPER_BOUND, _make_bound),
+    (_SINCE, _make_since),
+    (_WOULD, _make_would),
     (_BATCH, _make_batch),
     (_STREAMS, _make_streams),
 )
@@ -153,6 +171,10 @@ def _number(rest: str, match: re.Match[str]) -> tuple[Token, int]:
     unit, factor, length = _unit(after)
     if not length and (later := _RANGE.match(after)):
         unit, factor, _ = _unit(after[later.end() :])
+    if unit == "%" and _OF_OTHER.match(after[length:]):
+        raise Unreadable(f"{rest[: match.end() + length]!r} is a share of the step, not of something else")
+    if unit != "1" and _PER_OTHER.match(after[length:]):
+        raise Unreadable(f"{rest[: match.end() + length]!r} is per step, not per something else")
     if unit == "1" and after[:1].isalpha():
         raise Unreadable(f"{rest.split(maxsplit=1)[0]!r} is no number with a known unit")
     number = Number(value=value * factor, unit=unit, half_digit=0.5 * 10**-places * factor)

@@ -26,20 +26,26 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(text: str, synthesis: Synthesis) -> Verification:
-    """Read `text` sentence by sentence; one claim that is not a finding refuses all of it."""
+    """Read `text` sentence by sentence; one claim that is not a finding refuses all of it.
+
+    A sentence of the synthesis, repeated word by word, is a finding.
+    """
     if not text.strip():
         return Verification(is_true=False, reasons=("the text is empty",))
     if len(text) > MOST_CHARACTERS:
         return Verification(is_true=False, reasons=(f"longer than {MOST_CHARACTERS} characters",))
     book = write_book(synthesis)
     reasons = []
+    own = [sentence for sentence in synthesis.sentences if sentence in text]
+    for sentence in own:
+        text = text.replace(sentence, " ", 1)
     masked, claims = mask_claims(text, book)
     try:
         parts = sentences(masked)
     except Unreadable as error:
         return Verification(is_true=False, reasons=(str(error),))
-    if len(parts) > MOST_SENTENCES:
-        reasons.append(f"{len(parts)} sentences; {MOST_SENTENCES} at most")
+    if len(parts) + len(own) > MOST_SENTENCES:
+        reasons.append(f"{len(parts) + len(own)} sentences; {MOST_SENTENCES} at most")
     for part in parts:
         try:
             _check_sentence(clauses(part, claims, book), book)
@@ -94,6 +100,7 @@ class Clause:
         """How many claims were found true; raises `Refused` for the first that is not."""
         if "streams" in self._kinds and not any("." in subject for subject in self._subjects):
             raise Refused("a number of streams without time per token, time to first token or throughput")
+        self._check_mood()
         count = self._check_words() + self._check_laws()
         for number, token in enumerate(self._tokens):
             if token.kind == "compare":
@@ -103,7 +110,21 @@ class Clause:
                 count += 1
             elif token.kind == "part" and not self._is_compared(number):
                 raise Refused(f"{token.text!r} says too little; give the number")
+        if not count and self._subjects and not self.is_hypothetical:
+            raise Refused(f"nothing is said of {self._subjects[0]}")
         return count
+
+    def _check_mood(self) -> None:
+        """A supposition stays one: no measured number in it, and no `would` outside of it."""
+        if "would" in self._kinds and not self.is_hypothetical:
+            raise Refused("`would` without a supposition")
+        if self.is_hypothetical and self._kinds & {"bounds", "largest", "second", "no_claim"}:
+            raise Refused("what bounds decode after a change was not measured")
+        if "since" in self._kinds and "change" not in self._kinds:
+            raise Refused("what changed since the last revision?")
+        named = {s for s in self._subjects if s != "step"}
+        if self._kinds & {"bounds", "largest"} and len(named) > 1 and not self._kinds & {"second", "compare"}:
+            raise Refused(f"which of {', '.join(sorted(named))}?")
 
     def _context(self) -> Context:
         change = next((t.value for t in self._tokens if t.kind == "change"), "")
@@ -118,26 +139,36 @@ class Clause:
         return number > 0 and self._tokens[number - 1].kind == "compare"
 
     def _owner(self, number: int) -> str:
-        """The subject of a number: right behind it (`21.7 ms step`), else the nearest before, else the only one."""
+        """The subject of a number; raises `Refused` where it could be another one."""
+        owner = self._subject_of(number)
+        if not owner:
+            raise Refused(f"which quantity is {self._tokens[number].text!r}?")
+        if self.is_hypothetical and not owner.startswith(("free.", "direction.")):
+            raise Refused(f"{owner} after a change was not measured")
+        return owner
+
+    def _subject_of(self, number: int) -> str:
+        """Right behind it (`21.7 ms step`), else the nearest before, else the one carried over, else the only one."""
         tokens = self._tokens
         after = tokens[number + 1] if number + 1 < len(tokens) else None
         written = tokens[number].number
         unit = written.unit if written is not None else ""
         if after is not None and after.kind == "subject" and (unit == "1" or after.value == "step"):
             return "calls" if unit == "1" and after.value == "allreduce" else after.value
-        before = [t.value for t in tokens[:number] if t.kind == "subject" and not (t.value == "step" and unit == "%")]
-        if not before and self._carried and set(self._subjects) <= {"step"}:
+        before = [t for t in tokens[:number] if t.kind in ("subject", "number", "compare")]
+        before = [t for t in before if not (t.value == "step" and unit == "%")]
+        if [t.kind for t in before[-2:]] == ["subject", "subject"] and before[-2].value != "step":
+            raise Refused(f"is {tokens[number].text!r} {before[-2].text} or {before[-1].text}?")
+        named = [t.value for t in before if t.kind == "subject"]
+        if named:
+            return named[-1]
+        if self._carried and set(self._subjects) <= {"step"}:
             return self._carried
-        if not before and "belief" in self._kinds:
+        if "belief" in self._kinds:
             return self._belief()
-        if before:
-            return before[-1]
         if len(self._subjects) > 1:
-            raise Refused(f"which quantity is {tokens[number].text!r}?")
-        owner = self._subjects[0] if self._subjects else self._carried
-        if not owner:
-            raise Refused(f"which quantity is {tokens[number].text!r}?")
-        return owner
+            return ""
+        return self._subjects[0] if self._subjects else self._carried
 
     def _belief(self) -> str:
         """The belief that the clause names; raises `Refused` where it is not clear which."""

@@ -54,6 +54,14 @@ def test_verify__wrong_text_is_refused_with_a_reason(seen: Synthesis, text: str)
         "The belief is refuted.", "Next: speculative decoding.", "Try a faster link, 2.12×.",
         "All-reduce takes at least 90 %.", "With all-reduce free a step would be at least 2.20× faster.",
         "An upper bound is 54.5 %.", "At 4 streams the throughput is 516 tok/s.", "All-reduce rose by 5 %.",
+        "GEMM and all-reduce take 54.5 % of the step.", "GEMM (all-reduce) takes 54.5 % of the step.",
+        "All-reduce makes 54.5 % of all calls.", "All-reduce takes 11.0 ms per call.",
+        "All-reduce takes 11.0 ms a token.",
+        "With a communicator all-reduce takes 11.0 ms.", "All-reduce would take 54.5 % of the step.",
+        "All-reduce is the largest GEMM.", "With all-reduce free, GEMM bounds decode.",
+        "All-reduce takes 54.5 % since the last revision.", "All-reduce takes 54.5 % of the step at 16 streams.",
+        "The belief “Expert GEMMs bound decode” is refuted by at most 22.8 points.", "All-reduce takes 54.5 % of GEMM.",
+        "All-reduce takes 54.5 % or 17.8 % of the step.", "All-reduce, rather than GEMM, takes 17.8 %.",
     ],
 )  # fmt: skip
 def test_verify__what_does_not_parse_is_refused(seen: Synthesis, text: str) -> None:
@@ -64,6 +72,13 @@ def test_verify__no_claim_is_the_truth_of_kimi() -> None:
     kimi_seen = synthesize(kimi(), (), KIMI_FACTS)
     assert verify("No claim is made on what bounds decode; all-reduce is the largest with 51.5 %.", kimi_seen).is_true
     assert not verify("All-reduce bounds decode with 51.5 %.", kimi_seen).is_true
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_verify__repeated_findings_are_taken(name: str) -> None:
+    found = _synthesis(name)
+    assert verify(" ".join(found.sentences), found).is_true
+    assert not verify(" ".join(found.sentences) + " GEMM takes 99 % of the step.", found).is_true
 
 
 def test_verify__quoted_claim_may_hold_anything_but_its_verdict_must_be_true() -> None:

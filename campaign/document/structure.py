@@ -130,7 +130,8 @@ class Structure:
         for line, marker in markers:
             if marker.edge == "begin":
                 if opened is not None and opened[1].id not in ended:
-                    raise _unsound(opened[0], opened[1], f"and never ends (the next one begins at line {line + 1})")
+                    next_one = f"the next section begins at line {line + 1}"
+                    raise _unsound(*opened, f"and never ends ({next_one}{self._swallowed(opened[0])})")
                 if opened is not None:
                     raise _unsound(line, marker, f"before section {opened[1].id} of line {opened[0] + 1} has ended")
                 if marker.id in seen:
@@ -144,7 +145,17 @@ class Structure:
                 yield self._section(opened[0], line, opened[1])
                 opened = None
         if opened is not None:
-            raise _unsound(opened[0], opened[1], "and never ends")
+            raise _unsound(*opened, f"and never ends{self._swallowed(opened[0])}")
+
+    def _swallowed(self, begin: int) -> str:
+        """Where an end marker of the section that begins at line `begin` stands without being one."""
+        for line, section_id in self._look_alikes():
+            marker = self.lines.text(begin)
+            block = self.blocks.at(line)
+            is_end = "end" in self.lines.text(line).lower()
+            if is_end and line > begin and f"campaign:begin {section_id} " in marker and block is not None:
+                return f"; what reads like its end at line {line + 1} stands {_place(block)}"
+        return ""
 
     def _section(self, begin: int, end: int, marker: Marker) -> Section:
         lines = self.lines

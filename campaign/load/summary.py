@@ -20,7 +20,7 @@ BUSY_LIMIT = 0.9
 #: With reader stamps: the lag p99 may be so large a part of the median ITL.
 LAG_LIMIT = 0.1
 #: A late reader finds several events in one read, which then share the last one's stamp: above this it is said.
-SHARED_READS_LIMIT = 0.01
+SHARED_READS_LIMIT = 0.05
 CLOCK_STEP_LIMIT_MS = 1.0
 
 

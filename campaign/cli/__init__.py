@@ -23,6 +23,7 @@ COMMANDS = {
     "run": "todo",
     "status": "status",
     "render": "render",
+    "export": "export",
     "trace": "trace",
     "shapes": "shapes",
     "server": "server",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from campaign.phases import collectives, environment, gemm, macro, profile, synthesis
+from campaign.phases import collectives, environment, facts, gemm, macro, profile, synthesis
 from campaign.phases.kind import PhaseKind
 
 KINDS: tuple[PhaseKind, ...] = (
@@ -11,5 +11,6 @@ KINDS: tuple[PhaseKind, ...] = (
     gemm.KIND,
     collectives.KIND,
     profile.KIND,
+    facts.KIND,
     synthesis.KIND,
 )

@@ -87,7 +87,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 0.0
     versions: dict[str, str] = {}
     origin: str = "config"
-    """config, added, rule:<name>, imported."""
+    """config, added, rule:<name>, imported, noted."""
+    notes: tuple[str, ...] = ()
+    """What a reader of its numbers must know, where they were not measured here."""
 
 
 class Belief(msgspec.Struct, frozen=True, kw_only=True):

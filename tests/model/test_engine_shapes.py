@@ -48,7 +48,7 @@ def found_in(shapes: dict[str, list[int]]) -> dict[str, set[tuple[int, ...]]]:
     """Shapes by kind over all layers; vectors (norms, biases) and the embedding left out."""
     found: dict[str, set[tuple[int, ...]]] = {}
     for name, shape in shapes.items():
-        if len(shape) < 2 or name.endswith("bias") or "embed_tokens" in name:
+        if len(shape) < 2 or name.endswith("bias") or "embed" in name:
             continue
         kind = "lm_head" if name.startswith("lm_head") else kind_of(name.split(".layers.")[1])
         found.setdefault(kind, set()).add(tuple(shape))
@@ -83,13 +83,12 @@ def assert_equal(tp: int, ep: int, names: list[str]) -> None:
         assert found_in(shapes) == expected_of(CONFIGS / f"{name}.json", tp, ep), name
 
 
-#: Built by the CPU build.
+#: Built by the CPU build. Unchecked: glm-5 (the CPU build has no sparse attention, so it builds no indexer).
 BUILT = [
     "deepseek-v2-lite",
     "deepseek-v3",
     "glm-4-9b",
     "glm-4.6",
-    "glm-5",
     "gpt-oss-120b",
     "kimi-k2",
     "kimi-k2.5",
@@ -104,7 +103,20 @@ BUILT = [
     "tiny-deepseek",
     "tiny-llama",
 ]
-MOE = [name for name in BUILT if name not in ("glm-4-9b", "llama-3.3-70b", "qwen2.5-72b", "qwen3-32b", "tiny-llama")]
+#: Models with experts whose heads can be cut over 8 ranks (Qwen2-57B has 28 heads).
+MOE = [
+    "deepseek-v2-lite",
+    "deepseek-v3",
+    "glm-4.6",
+    "gpt-oss-120b",
+    "kimi-k2",
+    "kimi-k2.5",
+    "minimax-m2.5",
+    "mixtral-8x7b",
+    "qwen3-235b-a22b",
+    "qwen3-30b-a3b",
+    "tiny-deepseek",
+]
 
 
 def test_shard__equals_vllm_s_parameters_at_tp_2() -> None:

@@ -70,6 +70,59 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """Draws the figures (imports matplotlib only when called)."""
 
 
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase as the synthesis sees it."""
+
+    id: str
+    kind: str
+    title: str
+    status: str
+    reason: str = ""
+    attempt: int = 0
+    command: str = ""
+    """The one command that repeats its measurement."""
+    result_path: str = ""
+    result_hash: str = ""
+    finished_at: str = ""
+    duration_s: float = 0.0
+    versions: dict[str, str] = {}
+    origin: str = "config"
+    """config, added, rule:<name>, imported, noted."""
+    notes: tuple[str, ...] = ()
+    """What a reader of its numbers must know, where they were not measured here."""
+
+
+class Belief(msgspec.Struct, frozen=True, kw_only=True):
+    """One hypothesis of campaign.toml."""
+
+    claim: str
+    holds_if: str
+    because: str = ""
+    is_after_data: bool = False
+    """Whether it was written down when its data existed already."""
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """One state of the campaign's numbers."""
+
+    at: str
+    """UTC, ISO 8601."""
+    phases: tuple[str, ...]
+    """Phases whose results were new."""
+    quantities: tuple[Quantity, ...]
+
+
+class Material(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known when the phases are read together."""
+
+    quantities: tuple[Quantity, ...]
+    findings: tuple[Finding, ...]
+    beliefs: tuple[Belief, ...]
+    rows: tuple[Row, ...]
+    revisions: tuple[Revision, ...] = ()
+    """Oldest first; the last one is the present."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PhaseKind:
     """One kind of phase. Everything else of the package handles all kinds alike."""
@@ -89,11 +142,15 @@ class PhaseKind:
     Raises `ConfigError` where parameters cannot be used with this target."""
     points: Callable[[Any], tuple[str, ...]]
     """config → keys of the points in the order of measurement."""
-    analyze: Callable[[Result, Context], Analysis]
+    analyze: Callable[[Result, Context], Analysis] | None = None
     """result → view, quantities, findings. Pure."""
+    synthesize: Callable[[Material, Context], Analysis] | None = None
+    """For the kind that measures nothing: what the other phases say together → view. Pure."""
     template: str
-    """File name of its template."""
-    needs: tuple[str, ...] = ()
-    """Kinds whose phases come before it and whose results it reads (synthesis)."""
+    """File name of the template of the section that has the phase's id."""
+    sections_before: tuple[tuple[str, str], ...] = ()
+    """Further sections (id, template) from the same view, at the document's start."""
+    sections_after: tuple[tuple[str, str], ...] = ()
+    """Further sections (id, template) from the same view, at the document's end."""
     blocked_by: Callable[[Context], str | None] = lambda _context: None
     """A reason why this phase cannot be measured for this target (`TP 1 has no collectives`), or None."""

@@ -1,0 +1,47 @@
+# Two commands matter: `make run` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+# A GPU that answers gets the CUDA build of vLLM; everything else its CPU build.
+ENGINE ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
+SETUP := $(VENV)/.installed-$(ENGINE)
+
+.PHONY: help run model test check proof golden clean setup lint
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+setup: $(SETUP) ## .venv with the engine that fits this machine
+
+$(SETUP): pyproject.toml constraints-cpu.txt .ci/install
+	PYTHON=$(PYTHON) bash .ci/install $(VENV) $(ENGINE)
+	@touch $@
+
+model: $(SETUP) ## the tiny model of the default campaign (random weights, no download)
+	@test -f models/tiny-deepseek/config.json || $(PY) -c 'from pathlib import Path; from campaign.server import make_tiny_model; make_tiny_model(Path("models/tiny-deepseek"))'
+
+run: $(SETUP) model ## the default campaign, end to end; goes on where it was interrupted
+	$(PY) -m campaign resume
+
+lint: $(SETUP) ## ruff and mypy --strict
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+test: $(SETUP) lint ## lint, types and all tests, with a real vLLM among them
+	$(PY) -m pytest -m "not proof"
+
+check: $(SETUP) lint ## lint, types and the fast tests only
+	$(PY) -m pytest -m "not proof and not vllm"
+
+proof: $(SETUP) ## the long drills (resumable)
+	$(PY) -m pytest -m proof
+
+golden: $(SETUP) ## update golden files
+	CAMPAIGN_GOLDEN=update $(PY) -m pytest -m "not proof and not vllm" -k golden
+
+clean: ## remove the virtual environment, caches and the default campaign's model (never state/ or doc/)
+	rm -rf $(VENV) build *.egg-info models .pytest_cache .mypy_cache .ruff_cache

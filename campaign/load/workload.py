@@ -1,0 +1,133 @@
+"""From what a person asks for to the plan of a cell: lengths, arrivals, turns, prompts."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from campaign.load.arrivals import Arrival, TraceLine, offsets_s
+from campaign.load.plan import Limits, Plan, Request
+from campaign.load.prompts import Prompts, Sampling
+
+#: Makes a fresh source of prompts from a seed.
+PromptFactory = Callable[[str], Prompts]
+#: Warm-up answers are no longer than this: kernels depend on the batch, not on the answer's length.
+WARM_UP_OUTPUT = 64
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """One load: how many requests, how long, how many at once or how often."""
+
+    requests: int
+    """How many requests a cell sends (of the first turn, where there are turns)."""
+    input_tokens: int
+    """Prompt length."""
+    output_tokens: int
+    """Output length."""
+    concurrency: int | None = None
+    """Slots; null = no cap (needs a rate or a trace)."""
+    rate: float | None = None
+    """Requests a second; null = closed loop."""
+    arrival: Arrival = Arrival()
+    """How requests of a rate come in."""
+    trace: tuple[TraceLine, ...] = ()
+    """A trace to replay instead (its times and lengths)."""
+    turns: int = 1
+    """Turns of a session; each sends the session so far and a new question of `input_tokens`."""
+    think_s: float = 0.0
+    """Pause between the turns of a session."""
+
+
+def seed_text(seed: int, *parts: object) -> str:
+    """The seed of one purpose; different for every cell, repeat and warm-up round."""
+    return "/".join(map(str, (seed, *parts)))
+
+
+def seed_number(text: str) -> int:
+    """A seed text as a number to record."""
+    return zlib.crc32(text.encode())
+
+
+def plan_of(load: Load, prompts: Prompts, sampling: Sampling, *, model: str, seed: str, limits: Limits) -> Plan:
+    """The plan of one cell."""
+    if load.trace:
+        requests = _replay(load.trace, prompts, sampling, model)
+    elif load.turns > 1:
+        requests = _sessions(load, prompts, sampling, model, seed)
+    else:
+        requests = _single(load, prompts, sampling, model, seed)
+    return Plan(requests=tuple(requests), concurrency=load.concurrency, limits=limits)
+
+
+def warm_up_plan(load: Load, prompts: Prompts, sampling: Sampling, *, model: str, limits: Limits) -> Plan:
+    """One warm-up round: as many requests as run at once in the cell, all at once."""
+    count = load.concurrency or min(load.requests, 8)
+    output = min(load.output_tokens, WARM_UP_OUTPUT)
+    first = Load(requests=count, input_tokens=load.input_tokens, output_tokens=output, concurrency=count)
+    return plan_of(first, prompts, sampling, model=model, seed="", limits=limits)
+
+
+def _single(load: Load, prompts: Prompts, sampling: Sampling, model: str, seed: str) -> list[Request]:
+    due = _due(load, load.requests, seed)
+    requests = []
+    for index in range(load.requests):
+        prompt = prompts.draw(load.input_tokens)
+        output = prompt.output_tokens or load.output_tokens
+        requests.append(
+            Request(
+                index=index,
+                body=sampling.body(model, prompt, output),
+                input_tokens=prompt.tokens,
+                output_tokens=output,
+                due_s=due[index],
+            )
+        )
+    return requests
+
+
+def _due(load: Load, count: int, seed: str) -> Sequence[float | None]:
+    return [None] * count if load.rate is None else offsets_s(load.arrival, load.rate, count, seed + "/arrivals")
+
+
+def _replay(trace: Sequence[TraceLine], prompts: Prompts, sampling: Sampling, model: str) -> list[Request]:
+    requests = []
+    for index, line in enumerate(trace):
+        prompt = prompts.draw(line.input_tokens)
+        requests.append(
+            Request(
+                index=index,
+                body=sampling.body(model, prompt, line.output_tokens),
+                input_tokens=prompt.tokens,
+                output_tokens=line.output_tokens,
+                due_s=line.time_s,
+            )
+        )
+    return requests
+
+
+def _sessions(load: Load, prompts: Prompts, sampling: Sampling, model: str, seed: str) -> list[Request]:
+    """Sessions of token ids: a turn sends all before it (answers stood in for by fresh ids) and a new question."""
+    due = _due(load, load.requests, seed)
+    requests: list[Request] = []
+    for session in range(load.requests):
+        history, length, before = b"", 0, None
+        for turn in range(load.turns):
+            fresh = load.input_tokens + (load.output_tokens if turn else 0)
+            history += (b"," if history else b"") + prompts.draw(fresh).json[1:-1]
+            length += fresh
+            prompt = msgspec.structs.replace(prompts.draw(1), json=b"[" + history + b"]", tokens=length)
+            requests.append(
+                Request(
+                    index=len(requests),
+                    body=sampling.body(model, prompt, load.output_tokens),
+                    input_tokens=length,
+                    output_tokens=load.output_tokens,
+                    due_s=due[session] if turn == 0 else None,
+                    after=before,
+                    think_s=load.think_s if turn else 0.0,
+                )
+            )
+            before = requests[-1].index
+    return requests

@@ -1,0 +1,1 @@
+"""The runner: walks the todo list, measures, analyzes, writes the document, saves."""

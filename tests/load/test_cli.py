@@ -1,0 +1,151 @@
+"""`load URL` as a person runs it: JSON, exit codes, files."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from campaign.cli.load import load
+from campaign.errors import LoadError, UsageError
+from tests.load.conftest import PacedServer
+
+
+def invoke(*arguments: str) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(load, arguments)
+
+
+def cells(result: Result) -> list[dict[str, Any]]:
+    """The cells of its JSON."""
+    assert result.exception is None, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)["cells"]
+    return found
+
+
+def test_load_command__json_has_the_promised_fields(paced: PacedServer) -> None:
+    result = invoke(
+        *(paced.url, "--model", "itl=2000", "--concurrency", "1,4", "--requests", "8", "--repeats", "2"),
+        *("--input-tokens", "32", "--output-tokens", "10", "--slo", "ttft_ms=500,tpot_ms=20", "--json"),
+    )
+    found = cells(result)
+    assert [(c["concurrency_asked"], c["repeat"]) for c in found] == [(1, 1), (4, 1), (1, 2), (4, 2)]
+    for cell in found:
+        assert cell["completed"] == 8
+        assert cell["failed"] == 0
+        assert cell["errors"] == {}
+        assert cell["rate_asked"] is None
+        assert (cell["input_tokens_achieved"], cell["output_tokens_achieved"]) == (32, 10)
+        assert 1.9 < cell["itl_ms"]["mean"] < 10
+        assert cell["itl_ms"]["p99"] is None
+        assert cell["itl_ms"]["n"] == 72
+        assert cell["goodput"]["share"] == 1.0
+        assert cell["client"]["timestamps"] == "kernel"
+        assert cell["server"]["generation_tokens_delta"] == 80
+        assert cell["server"]["tokens_match"] is True
+        assert abs(cell["concurrency_achieved"] - cell["concurrency_asked"]) < 0.2 * cell["concurrency_asked"]
+    summary = json.loads(result.stdout)["summary"]
+    assert [s["repeats"] + s["repeats_invalid"] for s in summary] == [2, 2]
+    assert summary[0]["tpot_ms"]["ci95"] is None
+
+
+def test_load_command__prompts_are_fresh_in_every_cell(paced: PacedServer) -> None:
+    invoke(
+        *(paced.url, "--model", "m", "--concurrency", "1,2", "--requests", "4", "--repeats", "2"),
+        *("--output-tokens", "4", "--prompts", "random"),
+    )
+    prompts = [str(json.loads(body)["prompt"]) for body in paced.get("/sent")["bodies"]]
+    assert len(prompts) > 16
+    assert len(set(prompts)) == len(prompts)
+
+
+def test_load_command__fails_when_requests_failed(paced: PacedServer) -> None:
+    given = (paced.url, "--model", "itl=1000;fault=reset;every=3", "--concurrency", "2", "--requests", "9")
+    result = invoke(*given, "--output-tokens", "6", "--json")
+    assert isinstance(result.exception, LoadError)
+    assert result.exception.exit_code == 3
+    cell = json.loads(result.stdout)["cells"][0]
+    assert (cell["completed"], cell["failed"], cell["errors"]) == (6, 3, {"reset": 3})
+    assert cell["tokens_received"] == 6 * 6 + 3 * 3
+    tolerant = invoke(*given, "--output-tokens", "6", "--max-failed", "0.5")
+    assert tolerant.exception is None
+
+
+def test_load_command__says_what_to_write_instead() -> None:
+    for arguments in (["ftp://x"], ["http://127.0.0.1:1", "--model", "m", "--concurrency", "0"]):
+        assert isinstance(invoke(*arguments).exception, UsageError | LoadError)
+    wrong = invoke("http://127.0.0.1:1", "--model", "m", "--slo", "speed=3")
+    assert isinstance(wrong.exception, UsageError)
+    assert "ttft_ms=500" in str(wrong.exception)
+
+
+def test_load_command__open_loop_reports_rate_and_queue(paced: PacedServer) -> None:
+    cell = cells(
+        invoke(
+            *(paced.url, "--model", "itl=1000", "--rate", "50", "--arrival", "constant", "--requests", "40"),
+            *("--output-tokens", "5", "--json"),
+        )
+    )[0]
+    assert cell["rate_asked"] == 50
+    assert abs(cell["rate_achieved"] - 50) < 5
+    assert cell["queue_ms"]["n"] == 40
+    assert cell["queue_ms"]["p50"] < 5
+
+
+def test_load_command__capped_open_loop_shows_the_wait(paced: PacedServer) -> None:
+    """Coordinated omission: what waits for a slot is late, and its latency from the intended send shows it."""
+    cell = cells(
+        invoke(
+            *(paced.url, "--model", "itl=10000", "--rate", "100", "--arrival", "constant", "--requests", "20"),
+            *("--concurrency", "1", "--output-tokens", "5", "--json"),
+        )
+    )[0]
+    assert cell["queue_ms"]["mean"] > 200
+    assert cell["e2el_ms"]["mean"] < 60
+    assert cell["e2el_due_ms"]["mean"] > 250
+
+
+def test_load_command__vllm_form_and_raw_times(paced: PacedServer, tmp_path: Path) -> None:
+    result = invoke(
+        *(paced.url, "--model", "itl=1000", "--concurrency", "2", "--requests", "4", "--output-tokens", "5"),
+        *("--raw", str(tmp_path / "raw.jsonl"), "--vllm-result", str(tmp_path / "v.json")),
+    )
+    assert result.exception is None
+    written = json.loads((tmp_path / "v.json").read_text())
+    assert written["request_rate"] == "inf"
+    assert written["completed"] == 4
+    assert written["total_output_tokens"] == 20
+    assert [len(itls) for itls in written["itls"]] == [4] * 4
+    raw = json.loads((tmp_path / "raw.jsonl").read_text())
+    assert len(raw["requests"]) == 4
+
+
+def test_load_command__interrupted_prints_whole_cells(paced: PacedServer) -> None:
+    command = [sys.executable, "-m", "campaign", "load", paced.url, "--model", "itl=20000", "--concurrency", "1"]
+    command += ["--requests", "4", "--output-tokens", "8", "--repeats", "50", "--warm-up", "0", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3.5)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
+    assert 0 < len(json.loads(output)["cells"]) < 50
+
+
+def test_load_command__start_costs_little(paced: PacedServer) -> None:
+    """CPU from start to the first request and back, of the whole command."""
+    command = [sys.executable, "-m", "campaign", "load", paced.url, "--model", "m", "--requests", "1"]
+    command += ["--output-tokens", "2", "--warm-up", "0"]
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < 0.8  # 0.25 on a calm machine

@@ -1,0 +1,92 @@
+"""What the client reports against what the server truly sent, event by event."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from campaign.load.endpoint import Api
+from campaign.load.latency import itls_ns, percentile
+from campaign.load.plan import Limits, Plan
+from campaign.load.prompts import RandomIds, RandomWords, Sampling
+from campaign.load.share import Share, Task, run_share
+from campaign.load.workload import Load, plan_of
+from tests.load.conftest import PacedServer, ahead_of_others
+
+
+def plan(model: str, *, concurrency: int, requests: int, output: int, api: Api = "completions") -> Plan:
+    """A closed-loop plan of random prompts."""
+    load = Load(requests=requests, input_tokens=16, output_tokens=output, concurrency=concurrency)
+    source = RandomIds("truth") if api == "completions" else RandomWords("truth")
+    limits = Limits(idle_timeout_s=5, deadline_s=60, reconnect_s=5)
+    return plan_of(load, source, Sampling(api=api), model=model, seed="truth", limits=limits)
+
+
+def run(server: PacedServer, given: Plan, api: Api = "completions") -> Share:
+    """Run a plan in this process."""
+    return run_share(Task(plan=given, endpoint=server.endpoint(api=api)))
+
+
+def compared_ms(server: PacedServer, given: Plan, share: Share) -> list[float]:
+    """How much later than it was sent each event is said to have arrived, from each stream's first event on."""
+    sent = server.get("/sent")["sent"]
+    differences: list[float] = []
+    for record in share.records:
+        truth = sent[str(zlib.crc32(given.requests[record.index].body))]
+        assert len(truth) == len(record.chunk_ns)
+        differences += [
+            ((said - record.chunk_ns[0]) - (true - truth[0])) / 1e6
+            for said, true in zip(record.chunk_ns, truth, strict=True)
+        ]
+    return differences
+
+
+@pytest.mark.parametrize(("concurrency", "requests", "output"), [(1, 2, 40), (64, 64, 40), (256, 256, 60)])
+def test_truth__every_event_as_it_was_sent(paced: PacedServer, concurrency: int, requests: int, output: int) -> None:
+    given = plan("itl=10000", concurrency=concurrency, requests=requests, output=output)
+    with ahead_of_others(0, paced.process.pid):
+        share = run(paced, given)
+    assert [r.error for r in share.records if r.error] == []
+    assert all(r.output_tokens == output and len(r.chunk_ns) == output for r in share.records)
+    off = sorted(map(abs, compared_ms(paced, given, share)))
+    assert percentile(off, 50) < 0.2
+    assert percentile(off, 95) < 1.0
+
+
+def test_truth__several_tokens_a_chunk(paced: PacedServer) -> None:
+    share = run(paced, plan("itl=8000;per=4", concurrency=2, requests=2, output=42))
+    for record in share.records:
+        assert record.chunk_tokens == (4,) * 10 + (2,)
+        intervals = itls_ns(record)
+        assert intervals is not None and len(intervals) == 38
+        assert percentile(sorted(intervals), 50) / 1e6 == pytest.approx(2.0, rel=0.1)
+
+
+@pytest.mark.parametrize("usage", ["final", "none"])
+def test_truth__without_running_usage(paced: PacedServer, usage: str) -> None:
+    single = run(paced, plan(f"itl=1000;usage={usage}", concurrency=1, requests=1, output=10)).records[0]
+    double = run(paced, plan(f"itl=1000;per=2;usage={usage}", concurrency=1, requests=1, output=10)).records[0]
+    assert single.chunk_tokens == ((1,) * 10 if usage == "final" else None)
+    assert double.chunk_tokens is None
+    assert double.output_tokens == (10 if usage == "final" else None)
+
+
+def test_truth__an_empty_text_that_counts_is_a_token_and_a_role_is_none(paced: PacedServer) -> None:
+    empty = run(paced, plan("itl=1000;empty=1", concurrency=1, requests=1, output=5)).records[0]
+    chat = run(paced, plan("itl=1000;ttft=20000", concurrency=1, requests=1, output=5, api="chat"), "chat").records[0]
+    assert empty.chunk_tokens == (1,) * 5
+    assert chat.chunk_tokens == (1,) * 5
+    assert chat.error == ""
+
+
+@pytest.mark.parametrize("cut", [*range(1, 12), 30, 60, 100, 150, 190, -1])
+def test_truth__cuts_lose_no_token(paced: PacedServer, cut: int) -> None:
+    share = run(paced, plan(f"itl=500;cut={cut}", concurrency=1, requests=1, output=6))
+    assert share.records[0].error == ""
+    assert share.records[0].chunk_tokens == (1,) * 6
+
+
+def test_truth__crlf_events(paced: PacedServer) -> None:
+    record = run(paced, plan("itl=500;crlf=1", concurrency=1, requests=1, output=6)).records[0]
+    assert (record.error, record.chunk_tokens) == ("", (1,) * 6)

@@ -1,0 +1,91 @@
+"""The todo list's transitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from campaign import state as todo
+from campaign.errors import UsageError
+from campaign.state import CampaignState, PhaseState, Wanted
+
+
+def wanted(name: str, inputs: dict[str, str] | None = None, **fields: Any) -> Wanted:
+    return Wanted(id=name, kind=name, title=name, parameters={}, inputs=inputs or {"x": "1"}, points_total=2, **fields)
+
+
+def begun(*names: str) -> CampaignState:
+    empty = CampaignState(campaign_id="c", created_at="t")
+    return todo.reconcile(empty, [wanted(name) for name in names])
+
+
+def measured(state: CampaignState, name: str, inputs: dict[str, str] | None = None) -> CampaignState:
+    state = todo.begin(state, name, inputs=inputs or {"x": "1"}, at="t")
+    return todo.finish(state, name, result_hash="h", duration_s=1.0)
+
+
+def test_reconcile__new_phases_are_pending_in_order() -> None:
+    state = begun("a", "b")
+    assert [(entry.id, entry.status, entry.reason) for entry in state.phases] == [
+        ("a", "pending", "new"), ("b", "pending", "new"),
+    ]  # fmt: skip
+
+
+def test_reconcile__a_changed_input_makes_stale_and_is_named() -> None:
+    state = measured(begun("a"), "a")
+    state = todo.reconcile(state, [wanted("a", {"x": "2"})])
+    entry = todo.phase(state, "a")
+    assert (entry.status, entry.reason, entry.attempts) == ("stale", "x 1 → 2", 0)
+    assert entry.result_attempt == 1  # old numbers stay until new ones replace them
+
+
+def test_reconcile__the_same_inputs_change_nothing() -> None:
+    state = measured(begun("a", "b"), "a")
+    assert todo.reconcile(state, [wanted("a"), wanted("b")]) == state
+
+
+def test_reconcile__stale_and_measured_again_is_done() -> None:
+    state = todo.reconcile(measured(begun("a"), "a"), [wanted("a", {"x": "2"})])
+    state = measured(state, "a", {"x": "2"})
+    assert todo.phase(state, "a").result_attempt == 2
+    assert todo.reconcile(state, [wanted("a", {"x": "2"})]) == state
+
+
+def test_reconcile__a_phase_nobody_asks_for_is_skipped_and_comes_back_done() -> None:
+    state = measured(begun("a", "b"), "a")
+    dropped = todo.reconcile(state, [wanted("b")])
+    assert todo.phase(dropped, "a").status == "skipped"
+    assert todo.phase(todo.reconcile(dropped, [wanted("a"), wanted("b")]), "a").status == "done"
+
+
+def test_reconcile__blocked_and_unblocked() -> None:
+    state = todo.reconcile(begun("a"), [wanted("a", blocked="TP 1")])
+    assert todo.phase(state, "a").status == "blocked"
+    assert todo.phase(todo.reconcile(state, [wanted("a")]), "a").status == "pending"
+
+
+def test_interrupt__is_nobodys_failure() -> None:
+    state = todo.begin(begun("a"), "a", inputs={"x": "1"}, at="t")
+    state = todo.interrupt(state, "a", "stopped")
+    entry = todo.phase(state, "a")
+    assert (entry.status, entry.attempts, entry.last_attempt) == ("interrupted", 0, 1)
+    assert todo.phase(todo.begin(state, "a", inputs={"x": "1"}, at="t"), "a").last_attempt == 2
+
+
+def test_skip__is_kept_by_reconcile() -> None:
+    state = todo.reconcile(todo.skip(begun("a"), "a"), [wanted("a")])
+    assert todo.phase(state, "a").status == "skipped"
+    assert todo.next_open(state) is None
+
+
+def test_add__stands_before_the_synthesis_and_only_once() -> None:
+    state = todo.add(begun("a", "synthesis"), [PhaseState(id="more", kind="a")], before_kind="synthesis")
+    assert [entry.id for entry in state.phases] == ["a", "more", "synthesis"]
+    with pytest.raises(UsageError, match="already"):
+        todo.add(state, [PhaseState(id="more", kind="a")], before_kind="synthesis")
+
+
+def test_phase__an_unknown_id_names_those_that_exist() -> None:
+    with pytest.raises(UsageError, match="Phases: a, b"):
+        todo.phase(begun("a", "b"), "c")

@@ -26,6 +26,7 @@ from campaign.server import (
     find,
     is_alive,
     launch,
+    phrases,
     probe,
     read_record,
     stop,

@@ -29,6 +29,7 @@ COMMANDS = {
     "reset": "edit",
     "trace": "trace",
     "shapes": "shapes",
+    "load": "load",
     "server": "server",
 }
 

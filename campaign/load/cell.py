@@ -13,7 +13,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     cpu_us_per_token: float | None
     """User and system time of all its processes, parsing included, a received token."""
     lag_ms_p99: float | None
-    """How long arrived bytes waited for the reader (0 by construction with reader stamps)."""
+    """How long arrived bytes waited for the reader; with reader stamps an upper bound from the loop's own pace."""
     busy: float
     """Largest share of a core that one of its processes used while streams ran."""
     processes: int

@@ -46,10 +46,11 @@ def run_share(task: Task, start_ns: int | None = None) -> Share:
     cpu = time.process_time()
     run = Wire(task.plan, task.endpoint).run(start_ns)
     records = [record_of(exchange, start_ns or run.start_ns) for exchange in run.exchanges]
-    return _share_of(run, records, cpu)
+    return share_of(run, records, cpu)
 
 
-def _share_of(run: Run, records: list[Record], cpu_before_s: float) -> Share:
+def share_of(run: Run, records: list[Record], cpu_before_s: float) -> Share:
+    """A run with its records; `cpu_before_s` = the process's CPU time before it began."""
     return Share(
         records=records,
         lags_ns=[lag for exchange in run.exchanges for lag in exchange.lags_ns],

@@ -17,8 +17,10 @@ from campaign.load.slo import Slo
 
 #: A client process above this share of a core had no time left to read.
 BUSY_LIMIT = 0.9
-#: With reader stamps: the lag p99 may be so large a part of the median ITL.
+#: The lag p99 may be so large a part of the median ITL (with kernel stamps: where reads held several events).
 LAG_LIMIT = 0.1
+#: A late reader finds several events in one read, which then share the last one's stamp: so many may.
+SHARED_READS_LIMIT = 0.01
 CLOCK_STEP_LIMIT_MS = 1.0
 
 
@@ -131,10 +133,14 @@ def _client(shares: Sequence[Share], records: Sequence[Record], tokens: int, pac
     busy = max(share.busy for share in shares)
     lag = latency.percentile(lags, 99) if lags else None
     events = sum(len(r.chunk_ns) for r in records)
+    shared = sum(r.shared_reads for r in records) / events if events else 0.0
+    is_late = lag is not None and pace.p50 is not None and lag > LAG_LIMIT * pace.p50
     why = []
     if busy > BUSY_LIMIT:
         why.append(f"a client process used {busy:.0%} of a core")
-    if stamps == "reader" and lag is not None and pace.p50 is not None and lag > LAG_LIMIT * pace.p50:
+    if stamps == "kernel" and is_late and shared > SHARED_READS_LIMIT:
+        why.append(f"reads came up to {lag:.2f} ms late and {shared:.1%} of events share one with the event before")
+    if stamps == "reader" and is_late:
         why.append(f"reader stamps lag {lag:.2f} ms behind at an ITL of {pace.p50:.2f} ms")
     step_ms = max((abs(share.clock_step_ns) for share in shares), default=0) / 1e6
     if step_ms > CLOCK_STEP_LIMIT_MS:
@@ -146,7 +152,7 @@ def _client(shares: Sequence[Share], records: Sequence[Record], tokens: int, pac
         processes=len(shares),
         timestamps=stamps,
         missing_stamps=sum(share.missing_stamps for share in shares) / len(lags) if lags else 0.0,
-        shared_reads=sum(r.shared_reads for r in records) / events if events else 0.0,
+        shared_reads=shared,
         valid=not why,
         why="; ".join(why),
     )

@@ -20,6 +20,10 @@ from campaign.load.schedule import Schedule
 
 #: How often idle streams, due reconnects and the deadline are looked at.
 TICK_S = 0.1
+#: A poll that returned within this did not wait.
+AT_ONCE_NS = 20_000
+#: More reads without a stamp than this make the cell a reader-stamped one.
+MISSING_LIMIT = 0.01
 #: Connections opened ahead of an open loop, whose concurrency nobody knows.
 PRECONNECT_OPEN_LOOP = 32
 
@@ -55,7 +59,8 @@ class Wire:
         self._idle: list[Connection] = []
         self._exchanges: list[Exchange] = []
         self._requests: dict[int, Request] = {}
-        self._missing = 0
+        self._missing = self._reads = 0
+        self._ready_ns = 0
         self._schedule: Schedule
 
     def run(self, start_ns: int | None = None) -> Run:
@@ -84,7 +89,7 @@ class Wire:
             start_ns=start_ns,
             wall_s=wall_ns / 1e9,
             cpu_s=time.process_time() - cpu,
-            stamps="reader" if self._endpoint.is_tls else "kernel",
+            stamps="reader" if self._missing > MISSING_LIMIT * self._reads else "kernel",
             missing_stamps=self._missing,
             clock_step_ns=time.time_ns() - start_ns - wall_ns,
         )
@@ -109,6 +114,7 @@ class Wire:
 
     def _loop(self, start_ns: int) -> None:
         schedule, limits = self._schedule, self._plan.limits
+        last_came_ns = start_ns
         deadline_ns, next_tick = start_ns + round(limits.deadline_s * 1e9), start_ns
         while schedule.left or self._requests:
             now = time.time_ns()
@@ -122,7 +128,12 @@ class Wire:
                 self._look_after(now)
             due = schedule.next_due_ns()
             until = next_tick if due is None else min(due, next_tick)
-            for fd, mask in self._epoll.poll(max(0.0, (until - now) / 1e9)):
+            asked_ns = time.time_ns()
+            ready = self._epoll.poll(max(0.0, (until - now) / 1e9))
+            # What was ready at once may have been so since the last time round; else it has just come.
+            came_ns = time.time_ns()
+            self._ready_ns, last_came_ns = (last_came_ns if came_ns - asked_ns < AT_ONCE_NS else came_ns), came_ns
+            for fd, mask in ready:
                 self._handle(fd, mask)
 
     def _handle(self, fd: int, mask: int) -> None:
@@ -208,11 +219,14 @@ class Wire:
             self._end_broken(connection, "closed", "the server closed the connection")
             return
         connection.last_ns = now
+        self._reads += 1
         if stamp == 0:
-            self._missing += not self._endpoint.is_tls
-            stamp = now
-        exchange.stamps_ns.append(stamp)
-        exchange.lags_ns.append(now - stamp)
+            self._missing += 1
+            exchange.stamps_ns.append(now)
+            exchange.lags_ns.append(now - self._ready_ns)
+        else:
+            exchange.stamps_ns.append(stamp)
+            exchange.lags_ns.append(now - stamp)
         reads = exchange.reads
         reads.append(data)
         if connection.is_end(reads):

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from campaign.config import PlannerTable
 from campaign.phases.kind import Material
+from campaign.planner.proposal import Proposal
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reading import material, read_all
 from campaign.state import CampaignState, PhaseState
-
-
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase that a rule asks for."""
-
-    id: str
-    kind: str
-    parameters: dict[str, object]
-    rule: str
-    reason: str
-
 
 Planner = Callable[[Material, PlannerTable], Sequence[Proposal]]
 

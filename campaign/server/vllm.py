@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,16 @@ _ENVIRONMENT = {
 }
 
 #: Words that this module gives itself; a person's own would contradict what the record says.
-_RESERVED = ("--port", "--host", "--served-model-name", "--profiler-config", "--tensor-parallel-size", "-tp")
+_RESERVED = (
+    "--port",
+    "--host",
+    "--served-model-name",
+    "--profiler-config",
+    "--tensor-parallel-size",
+    "-tp",
+    "--pipeline-parallel-size",
+    "-pp",
+)
 
 
 def vllm_spec(
@@ -49,7 +59,7 @@ def vllm_spec(
     without a C++ compiler, which vLLM needs there to compile.
     """
     for word in args:
-        if word.partition("=")[0] in _RESERVED:
+        if re.split(r"[=.]", word)[0].replace("_", "-") in _RESERVED:
             raise ConfigError(
                 f"server.args: {word} is set by the campaign itself. Remove it; write port and host in server.url, "
                 "parallelism in target.tensor_parallel, and server.profile_ready for the profiler."

@@ -9,7 +9,7 @@ from pathlib import Path
 import tenacity
 
 from campaign.errors import InterruptedRun, ServerError
-from campaign.server import death, loads, phrases, port, presence, probe, process
+from campaign.server import death, loads, phrases, presence, probe, process
 from campaign.server.loads import PastLoad
 from campaign.server.log import LoadProgress, LogReader
 from campaign.server.record import ServerRecord, replace
@@ -196,48 +196,3 @@ class _Wait:
         burnt_s = seen.cpu_s - self._activity.cpu_s
         read_bytes = seen.read_bytes - self._activity.read_bytes
         return burnt_s > IDLE_CORE_SHARE * passed_s or read_bytes > IDLE_READ_BYTES_PER_S * passed_s
-
-
-def check_alive(record: ServerRecord, *, timeout_s: float = 45.0) -> None:
-    """Raise `ServerError` unless the server works: a token within `timeout_s`, or its counters move under load.
-
-    While requests run, a further one would queue behind them and disturb what is measured: then any counter of
-    work done that moves is a sign of life, and one that does not within `timeout_s` is a hang.
-    """
-    if record.kind == "managed" and not presence.is_alive(record):
-        raise death.death_error(record)
-    before = probe.counters(record) or {}
-    if before.get("vllm:num_requests_running", 0.0) > 0:
-        if _work_moves(record, before, timeout_s):
-            return
-        problem = f"its token counters have not moved for {timeout_s:.0f} s with requests running"
-    else:
-        answer = probe.complete_one_token(record, timeout_s)
-        if answer.is_answered:
-            return
-        problem = answer.problem
-    if record.kind == "managed" and not presence.is_alive(record):
-        raise death.death_error(record)
-    is_port_open = port.accepts(record.host, record.port)
-    raise ServerError(
-        f"The server at {record.url} {'hangs' if is_port_open else 'is gone'}: {problem}. "
-        f"Read {record.log_path or 'its log'}; a resume starts it again.",
-        cause=problem,
-        is_transient=True,
-    )
-
-
-#: Counters that grow with any step of the engine.
-_WORK = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:iteration_tokens_total_count")
-
-
-def _work_moves(record: ServerRecord, before: dict[str, float], timeout_s: float) -> bool:
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        time.sleep(0.5)
-        now = probe.counters(record)
-        if now is None:
-            return False
-        if any(now.get(name) != before.get(name) for name in _WORK) or not now.get("vllm:num_requests_running"):
-            return True
-    return False

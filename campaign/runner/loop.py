@@ -123,7 +123,7 @@ class Runner:
         self._state = state
         self._settle_running()
         reconciled = self._campaign.reconciled(self._state)
-        if reconciled != loaded:
+        if reconciled != loaded or self._store.is_file_behind:
             self._save(reconciled, "opened")
 
     # The walk

@@ -76,7 +76,8 @@ import json, logging, sys
 logging.disable(logging.CRITICAL)
 from hta.trace_analysis import TraceAnalysis
 t = TraceAnalysis(trace_dir=sys.argv[1])
-_, kernels = t.get_gpu_kernel_breakdown(visualize=False, num_kernels=10000, duration_ratio=1.0, include_memory_kernels=True)
+asked = dict(visualize=False, num_kernels=10000, duration_ratio=1.0, include_memory_kernels=True)
+_, kernels = t.get_gpu_kernel_breakdown(**asked)
 rows = [[r["name"], float(r["sum (us)"])] for _, r in kernels.iterrows()]
 print("RESULT " + json.dumps({"kernels": rows}))
 """
@@ -109,7 +110,7 @@ def _watch(process: subprocess.Popen[str], peak: list[float]) -> None:
     while process.returncode is None and Path(f"/proc/{process.pid}").exists():
         peak[0] = max(peak[0], _tree_mb(process.pid))
         time.sleep(0.02)
-        if (state := _state(process.pid)) in ("Z", ""):
+        if _state(process.pid) in ("Z", ""):
             return
 
 

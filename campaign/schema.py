@@ -115,7 +115,12 @@ def encode(value: object) -> bytes:
 
 def encode_pretty(value: object) -> bytes:
     """The same with two-space indents and a final newline, for files that people read."""
-    return msgspec.json.format(encode(value), indent=2) + b"\n"
+    return pretty(encode(value))
+
+
+def pretty(data: bytes) -> bytes:
+    """Canonical JSON with two-space indents and a final newline."""
+    return msgspec.json.format(data, indent=2) + b"\n"
 
 
 def decode(data: bytes, kind: type[T]) -> T:

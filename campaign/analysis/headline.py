@@ -10,7 +10,6 @@ import msgspec
 from campaign.analysis.readings import Readings
 from campaign.analysis.revisions import is_beyond_noise, relative_change
 from campaign.analysis.scene import Scene
-from campaign.analysis.wording import category
 from campaign.schema import Quantity
 
 
@@ -58,7 +57,7 @@ def _wanted(scene: Scene) -> Iterator[tuple[str, str, str]]:
     ranked = scene.shares.ranked()
     for share in ranked[:2]:
         if share.category != "idle":
-            yield f"{category(share.category)}, share of the step", f"profile.share.{share.category}", "share"
+            yield f"{scene.word(share.category)}, share of the step", f"profile.share.{share.category}", "share"
     yield "unclassified, share of the step", "profile.unclassified_share", "share"
     yield "idle a step", "profile.idle_ms", ""
     yield from _cells(scene, "tpot_ms", "time per output token")

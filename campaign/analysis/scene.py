@@ -8,6 +8,7 @@ from campaign.analysis.facts import Facts
 from campaign.analysis.interval import Interval
 from campaign.analysis.readings import CAPACITY_LIMITED, Readings
 from campaign.analysis.shares import Shares
+from campaign.analysis.wording import category
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +56,10 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None:
                 return name, value
         return None
+
+    def word(self, name: str) -> str:
+        """A category as a sentence calls it; a CPU's idle time is the host's code outside any known op."""
+        return "host code outside any known op" if name == "idle" and self.facts.is_cpu else category(name)
 
     def is_capacity_limited(self, name: str) -> bool:
         """Whether the cell of that macro quantity could not hold its concurrency."""

@@ -9,7 +9,7 @@ from campaign.analysis.hypotheses import Verdict
 from campaign.analysis.laws import BROKEN, HOLDS, Law
 from campaign.analysis.scene import Scene
 from campaign.analysis.whatif import Change
-from campaign.analysis.wording import amount, amounts, capital, category, listing, percent, times, times_range
+from campaign.analysis.wording import amount, amounts, capital, listing, percent, times, times_range
 
 CPU_NOTE = "Measured on a CPU: says nothing of a GPU"
 
@@ -38,17 +38,17 @@ def _bounds(scene: Scene, found: Bottleneck | None) -> str:
     head = f"{CPU_NOTE}; " if scene.facts.is_cpu else ""
     if found is None or scene.step_ms is None:
         return capital(f"{head}no decode step was profiled, so nothing is claimed on what bounds decode.")
-    name, share = category(found.category), percent(found.share.share)
+    name, share = scene.word(found.category), percent(found.share.share)
     step, batch = amount(scene.step_ms, "ms"), scene.batch
     if not found.is_claimed:
         largest = f"{name} is the largest named part of the {step} step with {share}"
         either = ", however unclassified time is counted" if found.is_largest_either_way else ""
         return capital(f"{head}no claim on what bounds decode at batch {batch}: {found.reason}; {largest}{either}.")
-    rest = f"; next is {category(found.second.category)} with {percent(found.second.share)}" if found.second else ""
+    rest = f"; next is {scene.word(found.second.category)} with {percent(found.second.share)}" if found.second else ""
     verb = "bound" if found.category in ("copy", "compiled") else "bounds"
     return capital(
-        f"{head}{name} {verb} decode at batch {batch}: {amount(found.share.exposed_ms, 'ms')} of a {step} step "
-        f"({share}){rest}."
+        f"{head}{name} {verb} decode at batch {batch}: {amount(found.share.exposed_ms, 'ms')} of the "
+        f"{step} step ({share}){rest}."
     )
 
 
@@ -60,7 +60,11 @@ def _free(scene: Scene, found: Bottleneck | None, laws: Sequence[Law], changes: 
     head = ""
     if found.category == "allreduce" and situ is not None:
         head = f"In a step it costs {times(situ.ratio)} its isolated burst of {amount(situ.expected, 'ms')}; "
-    what = "without idle time" if found.category == "idle" else f"with {category(found.category)} free"
+    what = (
+        f"without {scene.word(found.category)}"
+        if found.category == "idle"
+        else f"with {scene.word(found.category)} free"
+    )
     text = f"{head}{what} a step would be {amounts(change.step_ms_low, change.step_ms_high, 'ms')} "
     return capital(f"{text}({times_range(change.gain_low, change.gain_high)}), an upper bound.")
 
@@ -77,11 +81,11 @@ def _beliefs(verdicts: Sequence[Verdict]) -> str:
     if named.is_after_data:
         text += ", but it was written down after its data"
     others = [v for v in verdicts if v is not named]
-    if others:
+    if len(others) == 1:
+        text += f"; the other one, “{others[0].claim}”, is {others[0].verdict}"
+    elif others:
         counts = [(sum(v.verdict == kind for v in others), kind) for kind in ("held", "refuted", "open")]
-        text += f"; of {len(others)} other{'s' if len(others) > 1 else ''} " + listing(
-            [f"{count} {kind}" for count, kind in counts if count]
-        )
+        text += f"; of the {len(others)} others " + listing([f"{count} {kind}" for count, kind in counts if count])
     return text + "."
 
 
@@ -91,7 +95,8 @@ def margin_words(verdict: Verdict) -> str:
         return "–"
     if verdict.margin_unit == "share":
         return f"{verdict.margin * 100:.1f} points of the step"
-    return amount(verdict.margin, verdict.margin_unit)
+    ratio = " (a ratio)" if verdict.margin_unit == "1" else ""
+    return amount(verdict.margin, verdict.margin_unit) + ratio
 
 
 def _broken(laws: Sequence[Law]) -> str:

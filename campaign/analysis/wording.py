@@ -26,19 +26,20 @@ CATEGORY_WORDS = {
 
 
 def digits(value: float | None, count: int = 3) -> str:
-    """`count` significant digits, thousands separated, no exponent; – for a missing value."""
+    """`count` significant digits, digits before the point never rounded away, thousands separated; – if missing."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    places = count - 1 - math.floor(math.log10(abs(value)))
-    rounded = round(value, places)
-    if rounded == int(rounded) and (places <= 0 or value == int(value)):
-        return f"{int(rounded):,}"
-    places = count - 1 - math.floor(math.log10(abs(rounded)))
-    return f"{rounded:,.{max(places, 0)}f}"
+    exponent = int(f"{value:.{count - 1}e}".split("e")[1])
+    return f"{value:,.{max(0, count - 1 - exponent)}f}"
+
+
+def whole(value: float | None) -> str:
+    """A count: in full where it is a whole number, else three significant digits."""
+    return f"{value:,.0f}" if value is not None and value == round(value) else digits(value)
 
 
 def percent(share: float | None, places: int = 1) -> str:
@@ -56,7 +57,7 @@ def amount(value: float | None, unit: str) -> str:
     """A number with its unit, `11.2 ms`; a share as percent."""
     if unit == "share":
         return percent(value)
-    text, printed = digits(value), PRINTED_UNITS.get(unit, unit)
+    text, printed = whole(value) if unit in ("1", "B") else digits(value), PRINTED_UNITS.get(unit, unit)
     return f"{text} {printed}" if printed else text
 
 

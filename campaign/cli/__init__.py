@@ -24,10 +24,16 @@ COMMANDS = {
     "run": "todo",
     "status": "status",
     "render": "render",
+    "check": "check",
+    "add": "edit",
+    "skip": "edit",
+    "reset": "edit",
     "import": "import_",
     "compare": "compare",
+    "export": "export",
     "trace": "trace",
     "shapes": "shapes",
+    "load": "load",
     "server": "server",
 }
 

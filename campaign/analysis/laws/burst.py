@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from campaign.analysis.laws.law import BROKEN, HOLDS, Law, not_testable
 from campaign.analysis.scene import Scene
-from campaign.analysis.wording import amount, digits, times
+from campaign.analysis.wording import amount, times, whole
 
 _ID, _LAW = "allreduce_in_situ", "all-reduce time in a step = the isolated burst + waiting for the slowest rank"
 #: Part of the burst that may stay unexplained.
@@ -55,7 +55,7 @@ def _parts(scene: Scene, burst_ms: float) -> list[tuple[str, float]]:
         parts.append(("waiting", calls * wait_us / 1e3))
     if calls is not None and burst_calls and calls > burst_calls + 0.5:
         more = calls - burst_calls
-        parts.append((f"{digits(more)} more call{'s' if more != 1 else ''}", more * burst_ms / burst_calls))
+        parts.append((f"{whole(more)} more call{'s' if more != 1 else ''}", more * burst_ms / burst_calls))
     if further_ms := value("profile.further_paths_ms.allreduce"):
         parts.append(("another path", further_ms))
     return parts

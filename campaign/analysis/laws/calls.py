@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from campaign.analysis.laws.law import BROKEN, HOLDS, Law, not_testable
 from campaign.analysis.scene import Scene
-from campaign.analysis.wording import digits
+from campaign.analysis.wording import whole
 
 _ID, _LAW = "collective_calls", "all-reduces a step = 2 a layer + 1 for the embedding"
 
@@ -23,7 +23,7 @@ def check(scene: Scene) -> tuple[Law, ...]:
         return (not_testable(_ID, _LAW, *missing),)
     rest = measured - expected
     layers = 2 * (expected // 2)
-    parts = f"{digits(layers)} in layers + {digits(expected - layers)} for the embedding"
+    parts = f"{whole(layers)} in layers + {whole(expected - layers)} for the embedding"
     is_kept = abs(rest) < 0.5
     return (
         Law(
@@ -36,7 +36,7 @@ def check(scene: Scene) -> tuple[Law, ...]:
             difference=rest,
             explained_by="",
             unexplained=None if is_kept else rest,
-            note=f"{digits(measured)} = {parts}"
-            + ("" if is_kept else f" {'+' if rest > 0 else '−'} {digits(abs(rest))} unexplained"),
+            note=f"{whole(measured)} = {parts}"
+            + ("" if is_kept else f" {'+' if rest > 0 else '−'} {whole(abs(rest))} unexplained"),
         ),
     )

@@ -29,7 +29,9 @@ def what_if(scene: Scene) -> tuple[Change, ...]:
 
 
 def next_directions(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """What can be done, best first: those whose numbers are all measured or computed before assumed ones,
-    then by the gain that is certain, then by the gain that is possible."""
+    """What can be done, best first: numbers all measured or computed before assumed ones, then the expected gain.
+
+    The expected gain is the geometric mean of the range's ends.
+    """
     able = [c for c in changes if not c.is_bound and not c.id.startswith("batch.") and c.gain_high >= LEAST_FACTOR]
-    return tuple(sorted(able, key=lambda c: (c.is_assumed, -round(c.gain_low, 4), -round(c.gain_high, 4), c.id)))
+    return tuple(sorted(able, key=lambda c: (c.is_assumed, -round(c.gain_low * c.gain_high, 6), c.id)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from campaign.analysis.scene import Scene
 from campaign.analysis.shares import Share
 from campaign.analysis.whatif.change import Change, Input, changed
-from campaign.analysis.wording import category, percents
+from campaign.analysis.wording import percents
 
 #: A category below this share of the step is not listed.
 LEAST_SHARE = 0.02
@@ -30,12 +30,12 @@ def _free(scene: Scene, share: Share, step_ms: float) -> Change:
     if transfer is not None:
         inputs.append(transfer)
     saved_low = share.exposed_ms if transfer is None else min(transfer.value, share.exposed_ms)
-    name = category(share.category)
+    name = scene.word(share.category)
     if share.high > share.share + 0.0005 and share.category != "idle":
         assumption += f"; with unclassified time its share is {percents(share.low, share.high)}"
     return changed(
         id_=f"free.{share.category}",
-        change=f"{name} free" if share.category != "idle" else "no idle time",
+        change=f"{name} free" if share.category != "idle" else f"no {name}",
         formula="step − exposed time" if transfer is None else "step − (transfer only … all exposed time)",
         inputs=tuple(inputs),
         now_ms=step_ms,

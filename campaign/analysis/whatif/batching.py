@@ -23,6 +23,8 @@ def _measured(scene: Scene) -> tuple[Change, ...]:
         there, tokens = scene.macro("tpot_ms", concurrency), scene.macro("output_tok_s", concurrency)
         if here is None or there is None or tokens is None or scene.is_capacity_limited(there[0]):
             continue
+        if min(here[1].low, there[1].low, tokens[1].low) <= 0:
+            continue  # three repeats can leave an interval that reaches below 0: no range follows from it
         made.append(
             Change(
                 id=f"batch.{concurrency}",

@@ -1,4 +1,4 @@
-"""Kernels at their physical floor, and ranks that do not wait for each other."""
+"""Kernels at their physical floor, a host that keeps ahead, and ranks that do not wait for each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEAST_GAIN = 0.01
 
 
 def changes(scene: Scene) -> tuple[Change, ...]:
-    """One change a computing category above its floor, and one for rank spread."""
+    """One change a computing category above its floor, one for idle time and one for rank spread."""
     step_ms = scene.step_ms
     if step_ms is None:
         return ()
@@ -40,7 +40,28 @@ def changes(scene: Scene) -> tuple[Change, ...]:
                 assumption="no kernel reaches its floor wholly",
             )
         )
-    return (*made, *_even_ranks(scene, step_ms))
+    return (*made, *_no_gaps(scene, step_ms), *_even_ranks(scene, step_ms))
+
+
+def _no_gaps(scene: Scene, step_ms: float) -> tuple[Change, ...]:
+    idle = scene.shares.find("idle")
+    if idle is None or scene.facts.is_cpu or not LEAST_GAIN <= idle.share < 1:
+        return ()
+    return (
+        changed(
+            id_="no_gaps",
+            change="a host that keeps ahead of the device (graphs, fewer launches, asynchronous scheduling)",
+            formula="step − (0 … idle time)",
+            inputs=(
+                Input(name="profile.step_ms", value=step_ms, unit="ms"),
+                Input(name="profile.idle_ms", value=idle.exposed_ms, unit="ms"),
+            ),
+            now_ms=step_ms,
+            step_ms=(step_ms - idle.exposed_ms, step_ms),
+            batch=scene.batch,
+            assumption="idle time is the host's and not the profiler's",
+        ),
+    )
 
 
 def _even_ranks(scene: Scene, step_ms: float) -> tuple[Change, ...]:

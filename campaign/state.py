@@ -22,11 +22,13 @@ OPEN: tuple[Status, ...] = ("pending", "running", "interrupted", "stale")
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """A measurement's process; pid and start time together name one process for ever."""
+    """A measurement's process; pid and identity together name one process for ever."""
 
     pid: int
     started_at_s: float
-    """Process start time, seconds since the epoch, as the system reports it."""
+    """Process start time, seconds since the epoch, as the system reports it; shifts when the clock is set."""
+    identity: str = ""
+    """Boot of the machine and clock ticks since then at which it started; no change of the clock touches it."""
 
 
 class PhaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,6 +46,8 @@ class PhaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Attempts begun under the present inputs."""
     last_attempt: int = 0
     """Number of the newest attempt folder; never reused."""
+    carry_from: int = 1
+    """First attempt whose points may be taken over: a reset or changed inputs leave those before behind."""
     points_done: int = 0
     points_total: int = 0
     started_at: str = ""
@@ -147,39 +151,60 @@ def reconcile(state: CampaignState, wanted: Sequence[Wanted]) -> CampaignState:
     phases = [_reconcile_one(old.get(want.id), want) for want in wanted]
     names = {want.id for want in wanted}
     for entry in state.phases:
-        if entry.id not in names:
-            gone = msgspec.structs.replace(entry, status="skipped", reason="no longer in campaign.toml")
-            phases.append(gone)
+        if entry.id in names:
+            continue
+        # A person's veto outlives the entry in campaign.toml.
+        is_vetoed = entry.status == "skipped"
+        gone = msgspec.structs.replace(entry, status="skipped", reason="no longer in campaign.toml")
+        phases.append(entry if is_vetoed else gone)
     return msgspec.structs.replace(state, phases=tuple(phases))
 
 
 def _reconcile_one(old: PhaseState | None, want: Wanted) -> PhaseState:
     entry = old or PhaseState(id=want.id, kind=want.kind, reason="new")
-    was_dropped = entry.status == "skipped" and entry.reason == "no longer in campaign.toml"
+    if entry.status == "skipped" and entry.reason == "no longer in campaign.toml":
+        entry = _reopened(entry)
     entry = msgspec.structs.replace(
         entry, kind=want.kind, title=want.title, parameters=want.parameters, points_total=want.points_total
     )
     if want.blocked and entry.status != "skipped":
         return msgspec.structs.replace(entry, status="blocked", reason=want.blocked)
     changed = differences(entry.inputs, want.inputs) if entry.inputs else []
-    if changed and entry.origin != "imported" and entry.status != "skipped":
+    if changed and entry.status != "skipped":
         # A new question: attempts count anew, the old numbers stay until new ones replace them.
         status: Status = "stale" if entry.result_attempt else "pending"
         return msgspec.structs.replace(
-            entry, status=status, reason="; ".join(changed), attempts=0, points_done=0, duration_s=0.0, inputs={}
-        )
-    if entry.status == "blocked" or was_dropped:
-        status = "done" if entry.result_attempt else "pending"
-        return msgspec.structs.replace(entry, status=status, reason="")
-    return entry
+            entry, status=status, reason="; ".join(changed), attempts=0, points_done=0, duration_s=0.0, inputs={},
+            carry_from=entry.last_attempt + 1,
+        )  # fmt: skip
+    if entry.status == "done" and want.inputs and not entry.result_attempt:
+        return msgspec.structs.replace(entry, status="pending", reason="no result is known")
+    return _reopened(entry) if entry.status == "blocked" else entry
 
 
-def begin(state: CampaignState, phase_id: str, *, inputs: Mapping[str, str], at: str) -> CampaignState:
-    """A new attempt of a phase begins."""
+def _reopened(entry: PhaseState) -> PhaseState:
+    """An entry that was set aside, as it would stand had it not been.
+
+    Its result is current only where no later attempt began and no changed input cleared what it was measured under.
+    """
+    is_current = entry.result_attempt == entry.last_attempt and (bool(entry.inputs) or entry.origin == "imported")
+    status: Status = "pending" if not entry.result_attempt else "done" if is_current else "stale"
+    return msgspec.structs.replace(entry, status=status, reason="" if status == "done" else "taken up again")
+
+
+def begin(
+    state: CampaignState, phase_id: str, *, inputs: Mapping[str, str], at: str, newest_folder: int = 0
+) -> CampaignState:
+    """A new attempt of a phase begins.
+
+    `newest_folder`: highest attempt that has a folder; a state that was set back must not use its number again.
+    """
     entry = phase(state, phase_id)
+    number = max(entry.last_attempt, newest_folder) + 1
     return change(
-        state, phase_id, status="running", reason="", attempts=entry.attempts + 1, last_attempt=entry.last_attempt + 1,
+        state, phase_id, status="running", reason="", attempts=entry.attempts + 1, last_attempt=number,
         inputs=dict(inputs), started_at=at, process=None,
+        origin=_origin_after_reset(entry),
     )  # fmt: skip
 
 
@@ -190,6 +215,15 @@ def finish(state: CampaignState, phase_id: str, *, result_hash: str, duration_s:
         state, phase_id, status="done", reason="", result_attempt=entry.last_attempt, result_hash=result_hash,
         points_done=entry.points_total, duration_s=duration_s, process=None,
     )  # fmt: skip
+
+
+def accept_import(
+    state: CampaignState, phase_id: str, *, inputs: Mapping[str, str], result_hash: str, duration_s: float
+) -> CampaignState:
+    """A result from elsewhere is accepted as the begun attempt's; without `inputs` nothing makes it stale."""
+    entry = phase(finish(state, phase_id, result_hash=result_hash, duration_s=duration_s), phase_id)
+    origin = "imported" if entry.origin == "config" else entry.origin
+    return replace_phase(state, msgspec.structs.replace(entry, inputs=dict(inputs), origin=origin))
 
 
 def fail(state: CampaignState, phase_id: str, reason: str) -> CampaignState:
@@ -209,10 +243,12 @@ def interrupt(state: CampaignState, phase_id: str, reason: str) -> CampaignState
 
 
 def reset(state: CampaignState, phase_id: str) -> CampaignState:
-    """Forget a phase's attempts (their files stay), so that it is measured again."""
+    """Forget a phase's attempts and their points (the files stay), so that it is measured again."""
+    entry = phase(state, phase_id)
     return change(
         state, phase_id, status="pending", reason="reset", attempts=0, points_done=0, duration_s=0.0, inputs={},
-        result_attempt=0, result_hash="", process=None, origin=_origin_after_reset(phase(state, phase_id)),
+        result_attempt=0, result_hash="", process=None, carry_from=entry.last_attempt + 1,
+        origin=_origin_after_reset(entry),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from campaign.errors import StateError, StorageError
 from campaign.measurement import now_utc, points_path, read_points
 from campaign.state import SCHEMA_VERSION, CampaignState, PhaseState
 
+#: Stands for an event that changed no state.
+NO_STATE = msgspec.Raw(b"")
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of state/events.jsonl."""
@@ -22,8 +26,24 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What happened, a few words."""
     phase: str = ""
     detail: str = ""
-    state: CampaignState | None = None
+    state: msgspec.Raw = NO_STATE
     """The whole (small) state after it, so that a spoiled campaign.json can be rebuilt."""
+    state_hash: str = ""
+    """Hash of campaign.json as it was saved with this event."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the state in it is the one that was saved."""
+        data = bytes(self.state)
+        if not data:
+            return False
+        return not self.state_hash or schema.content_hash(schema.pretty(data)) == self.state_hash
+
+
+#: A longer event log is shortened when a runner opens the folder.
+EVENTS_LIMIT_BYTES = 4 << 20
+#: So many events stay in a shortened log, and of these the newest keep their states.
+KEPT_EVENTS, KEPT_STATES = 5000, 20
 
 
 class Store:
@@ -34,6 +54,8 @@ class Store:
         self.state_folder = self.folder / "state"
         self.state_path = self.state_folder / "campaign.json"
         self.previous_path = self.state_folder / "campaign.previous.json"
+        self.altered_path = self.state_folder / "campaign.altered.json"
+        """A campaign.json that somebody else than this package wrote."""
         self.events_path = self.state_folder / "events.jsonl"
         self.revisions_path = self.state_folder / "revisions.jsonl"
         """Every state of the numbers that was written up."""
@@ -41,25 +63,64 @@ class Store:
         self.templates = self.folder / "templates"
         self.recovered: list[str] = []
         """What had to be recovered at loading, said aloud by the caller."""
+        self.is_file_behind = False
+        """Whether what was loaded is not what campaign.json holds."""
+        self._altered = b""
 
     # State
 
     def load_state(self) -> CampaignState | None:
-        """The state, recovered from its previous copy or the event log where the file is spoiled.
+        """The state as it was last saved, recovered from the event log or the previous copy where the file is spoiled.
 
         None where there is none yet. Raises `StateError` for a newer schema, or where nothing can be recovered.
         """
         self.recovered.clear()
+        self._altered, self.is_file_behind = b"", False
         try:
             data = self.state_path.read_bytes()
         except FileNotFoundError:
-            return self._recover("is gone") if self._has_history() else None
+            if self._has_history():
+                return self._recover("is gone")
+            self._say_begun_anew()
+            return None
         except OSError as error:
             raise StorageError(f"{self.state_path}: cannot be read: {error.strerror}.") from error
         try:
-            return self._decode(data)
+            state = self._decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self._altered = data
             return self._recover(f"cannot be read ({error})")
+        return self._compare(data, state)
+
+    def _compare(self, data: bytes, state: CampaignState) -> CampaignState:
+        """The newest of file and event log; a file that was never saved like this is not believed."""
+        logged = self._logged()
+        newest = next(logged, None)
+        if newest is None:
+            return state
+        file_hash = schema.content_hash(data)
+        if newest.state_hash == file_hash:
+            return state
+        saved = self._decode(bytes(newest.state))
+        self.is_file_behind = saved != state
+        if saved == state or any(event.state_hash == file_hash for event in logged):
+            return saved  # a runner died between the log and the file
+        self._altered = data
+        self.recovered.append(
+            f"{self.state_path} was altered since it was saved: what was saved at {newest.at} is used, the altered "
+            f"file is kept as {self.altered_path.name}. Edit the todo list with: python -m campaign add, skip, reset."
+        )
+        return saved
+
+    def _logged(self) -> Iterator[Event]:
+        """Events whose states are sound, the newest first."""
+        for line in reversed(files.read_whole_lines(self.events_path)):
+            try:
+                event = schema.decode(line, Event)
+                if event.is_sound:
+                    yield event
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
 
     def _decode(self, data: bytes) -> CampaignState:
         version = msgspec.json.decode(data, type=_Versioned).schema_version
@@ -71,23 +132,32 @@ class Store:
         return schema.decode(data, CampaignState)
 
     def _has_history(self) -> bool:
-        return self.previous_path.exists() or self.events_path.exists()
+        """Whether a state was ever saved; a log whose first line was torn tells of none."""
+        return self.previous_path.exists() or any(_is_event(line) for line in files.read_whole_lines(self.events_path))
+
+    def _say_begun_anew(self) -> None:
+        if any(self.results_folder.glob("*/*/*.json*")):
+            self.recovered.append(
+                f"{self.state_path} and {self.events_path.name} are gone: a new todo list is begun, and the points "
+                f"that are in {self.results_folder} are taken over."
+            )
 
     def _recover(self, why: str) -> CampaignState:
-        for line in reversed(files.read_whole_lines(self.events_path)):
+        self.is_file_behind = True
+        for event in self._logged():
             try:
-                event = schema.decode(line, Event)
+                state = self._decode(bytes(event.state))
             except msgspec.MsgspecError:
                 continue
-            if event.state is not None:
-                self.recovered.append(f"{self.state_path} {why}: recovered from {self.events_path.name} ({event.at}).")
-                return event.state
+            self.recovered.append(f"{self.state_path} {why}: recovered from {self.events_path.name} ({event.at}).")
+            return state
         try:
             state = self._decode(self.previous_path.read_bytes())
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StateError(
                 f"{self.state_path} {why}, and neither {self.previous_path.name} nor {self.events_path.name} can "
-                f"replace it. Results are still in {self.results_folder}; move {self.state_folder} aside to begin anew."
+                f"replace it. Results are still in {self.results_folder}; move campaign.json aside to begin anew with "
+                "their points."
             ) from error
         self.recovered.append(f"{self.state_path} {why}: recovered from {self.previous_path.name}.")
         return state
@@ -99,17 +169,48 @@ class Store:
     def save_state(self, state: CampaignState, what: str, *, phase: str = "", detail: str = "") -> None:
         """Save the state whole and log what happened; the log comes first, so that it can replace a lost file."""
         data = schema.encode_pretty(state)
-        files.append_line(
-            self.events_path, schema.encode(Event(at=now_utc(), what=what, phase=phase, detail=detail, state=state))
-        )
+        event = Event(
+            at=now_utc(), what=what, phase=phase, detail=detail, state=msgspec.Raw(schema.encode(state)),
+            state_hash=schema.content_hash(data),
+        )  # fmt: skip
+        files.append_line(self.events_path, schema.encode(event))
+        if self._altered:
+            files.write_atomic(self.altered_path, self._altered)
+            self._altered = b""
+        else:
+            self._keep_previous()
+        files.write_atomic(self.state_path, data)
+
+    def _keep_previous(self) -> None:
         try:
             previous = self.state_path.read_bytes()
             self._decode(previous)
-        except (OSError, msgspec.MsgspecError, StateError):
-            previous = b""
-        if previous:
-            files.write_atomic(self.previous_path, previous)
-        files.write_atomic(self.state_path, data)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, StateError):
+            return
+        files.write_atomic(self.previous_path, previous)
+
+    def shorten_events(self, limit_bytes: int = EVENTS_LIMIT_BYTES) -> bool:
+        """Drop old events, and the states of all but the newest, from a log above the limit; says whether it did."""
+        try:
+            if self.events_path.stat().st_size <= limit_bytes:
+                return False
+        except OSError:
+            return False
+        kept: list[bytes] = []
+        states = 0
+        for line in reversed(files.read_whole_lines(self.events_path)):
+            try:
+                event = schema.decode(line, Event)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+            states += event.is_sound
+            if states > KEPT_STATES:
+                event = msgspec.structs.replace(event, state=NO_STATE, state_hash="")
+            kept.append(schema.encode(event))
+            if len(kept) == KEPT_EVENTS:
+                break
+        files.write_atomic(self.events_path, b"".join(line + b"\n" for line in reversed(kept)))
+        return True
 
     def log(self, what: str, *, phase: str = "", detail: str = "") -> None:
         """An event that changes no state."""
@@ -131,6 +232,11 @@ class Store:
         """Folder of one attempt."""
         return self.results_folder / phase_id / str(attempt)
 
+    def newest_attempt(self, phase_id: str) -> int:
+        """The highest attempt of a phase that has a folder; 0 = none."""
+        names = (path.name for path in (self.results_folder / phase_id).glob("*"))
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
     def relative(self, path: Path) -> str:
         """A path as it is written into results and the document: relative to the campaign folder where inside it."""
         return str(path.relative_to(self.folder)) if path.is_relative_to(self.folder) else str(path)
@@ -144,7 +250,7 @@ class Store:
         out = points_path(folder / "result.json")
         if not out.exists():
             lines: dict[str, bytes] = {}
-            for attempt in range(1, entry.last_attempt):
+            for attempt in range(entry.carry_from, entry.last_attempt):
                 earlier = points_path(self.attempt_folder(entry.id, attempt) / "result.json")
                 for point in read_points(earlier):
                     lines[f"{point.config_hash} {point.key}"] = schema.encode(point)
@@ -214,6 +320,14 @@ class Store:
             return schema.decode(path.read_bytes(), kind)
         except (OSError, msgspec.MsgspecError):
             return None
+
+
+def _is_event(line: bytes) -> bool:
+    try:
+        schema.decode(line, Event)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 class _Versioned(msgspec.Struct):

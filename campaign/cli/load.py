@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -11,10 +12,10 @@ import httpx
 import msgspec
 
 from campaign import files, schema
-from campaign.errors import LoadError, UsageError
+from campaign.errors import InterruptedRun, LoadError, UsageError
 from campaign.load import export, rawfile
 from campaign.load.arrivals import Arrival, Process, read_trace
-from campaign.load.bench import Bench, Outcome
+from campaign.load.bench import Bench
 from campaign.load.cell import Cell, LoadReport
 from campaign.load.endpoint import Api, Endpoint, endpoint_of
 from campaign.load.latency import Distribution
@@ -79,7 +80,9 @@ def _numbers(text: str | None, kind: type[float] | type[int], name: str) -> list
 @click.option("--plain", is_flag=True, help="Leave out vLLM's extensions (ignore_eos, usage with each chunk).")
 @click.option("--api-key-env", default="", help="Environment variable that holds the API key.")
 @click.option("--insecure", is_flag=True, help="Do not check the server's certificate.")
+@click.option("--reader-stamps", is_flag=True, help="Take the reader's times instead of the kernel's.")
 @click.option("--slo", default="", help="Limits for goodput, e.g. ttft_ms=500,tpot_ms=50.")
+@click.option("--warm-up", default=5, show_default=True, type=click.IntRange(0), help="Most warm-up rounds; 0 = none.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1), help="Client processes.")
 @click.option("--idle-timeout-s", default=120.0, show_default=True, help="A stream silent for so long has failed.")
 @click.option("--deadline-s", default=3600.0, show_default=True, help="A cell ends after so long.")
@@ -92,21 +95,33 @@ def load(url: str, **given: Any) -> None:
     """Measure throughput and latency of the server at URL."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     endpoint = endpoint_of(
-        url, api=cast(Api, given["api"]), api_key_env=given["api_key_env"], is_verified=not given["insecure"]
+        url,
+        api=cast(Api, given["api"]),
+        api_key_env=given["api_key_env"],
+        is_verified=not given["insecure"],
+        has_kernel_stamps=not given["reader_stamps"],
     )
     model = given["model"] or first_model(endpoint)
     bench = _bench(endpoint, model, given)
     if given["search"]:
         _search(bench, given)
         return
-    outcomes = _measure(bench, model, given)
-    cells = tuple(outcome.cell for outcome in outcomes)
-    if given["as_json"]:
+    cells: list[Cell] = []
+    try:
+        cells.extend(_measure(bench, model, given))  # takes each cell as it ends: what came before stays
+    except KeyboardInterrupt as error:
+        _report(tuple(cells), as_json=given["as_json"])
+        raise InterruptedRun(f"Interrupted after {len(cells)} whole cells, which are printed.") from error
+    _report(tuple(cells), as_json=given["as_json"])
+    _judge(tuple(cells), given["max_failed"])
+
+
+def _report(cells: tuple[Cell, ...], *, as_json: bool) -> None:
+    if as_json:
         report = LoadReport(cells=cells, summary=summarize(cells))
         click.echo(schema.encode_pretty(report).decode(), nl=False)
     else:
         click.echo("\n".join(table_of(cells)))
-    _judge(cells, given["max_failed"])
 
 
 def _bench(endpoint: Endpoint, model: str, given: dict[str, Any]) -> Bench:
@@ -135,6 +150,7 @@ def _bench(endpoint: Endpoint, model: str, given: dict[str, Any]) -> Bench:
         slo=slo_of(given["slo"]),
         limits=Limits(idle_timeout_s=given["idle_timeout_s"], deadline_s=given["deadline_s"]),
         processes=given["processes"],
+        warm_up_rounds=given["warm_up"],
         seed=given["seed"],
         say=lambda text: click.echo(text, err=True),
     )
@@ -206,12 +222,10 @@ def loads_of(given: dict[str, Any]) -> list[Load]:
     ]
 
 
-def _measure(bench: Bench, model: str, given: dict[str, Any]) -> list[Outcome]:
-    outcomes = []
+def _measure(bench: Bench, model: str, given: dict[str, Any]) -> Iterator[Cell]:
     for repeat in range(1, given["repeats"] + 1):
         for one in loads_of(given):
             outcome = bench.run_cell(one, repeat)
-            outcomes.append(outcome)
             cell = outcome.cell
             if given["raw"]:
                 key = f"i{one.input_tokens}-c{one.concurrency}-q{one.rate}-r{repeat}"
@@ -219,7 +233,7 @@ def _measure(bench: Bench, model: str, given: dict[str, Any]) -> list[Outcome]:
             if given["vllm_result"]:
                 line = schema.encode(export.vllm_result(cell, outcome.records, model=model))
                 files.append_line(given["vllm_result"], line)
-    return outcomes
+            yield cell
 
 
 def _search(bench: Bench, given: dict[str, Any]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,11 +37,14 @@ class TerminalReporter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._console.is_terminal:
+            with _gone_terminal():
+                self._progress.stop()
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(f"{time.strftime('%H:%M:%S')} {text}", markup=False, soft_wrap=True)
+        with _gone_terminal():
+            self._console.print(f"{time.strftime('%H:%M:%S')} {text}", markup=False, soft_wrap=True)
 
     def progress(self, subject: str, done: float, total: float, text: str) -> None:
         """The state of a bar."""
@@ -51,16 +54,23 @@ class TerminalReporter:
                 self._last_line[subject] = (time.monotonic(), text)
                 self.say(f"{subject}: {text}")
             return
-        if subject not in self._tasks:
-            self._tasks[subject] = self._progress.add_task(text, total=total or None, subject=subject)
-        self._progress.update(self._tasks[subject], completed=done, total=total or None, description=text)
+        with _gone_terminal():
+            if subject not in self._tasks:
+                self._tasks[subject] = self._progress.add_task(text, total=total or None, subject=subject)
+            self._progress.update(self._tasks[subject], completed=done, total=total or None, description=text)
 
     def end(self, subject: str) -> None:
         """Take the bar away."""
         self._last_line.pop(subject, None)
         task = self._tasks.pop(subject, None)
         if task is not None:
-            self._progress.remove_task(task)
+            with _gone_terminal():
+                self._progress.remove_task(task)
+
+
+def _gone_terminal() -> contextlib.suppress:
+    """Nothing is said to a terminal that is gone (a closed ssh): the work must end cleanly all the same."""
+    return contextlib.suppress(OSError)
 
 
 @contextmanager
@@ -72,7 +82,9 @@ def stop_on_signals(stop: StopRequest) -> Iterator[None]:
         if stop:
             os._exit(130)
         stop.signal_name = name
-        sys.stderr.write(f"\n{name}: ending cleanly, the state will be saved; once more ends at once.\n")
+        with _gone_terminal():
+            # Past Python's buffers: the signal may have come in the middle of a write to them.
+            os.write(2, f"\n{name}: ending cleanly, the state will be saved; once more ends at once.\n".encode())
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, handle) for number in numbers}

@@ -87,10 +87,10 @@ def analysis_text(found: TraceAnalysis) -> str:
         ]
         return "\n".join(lines)
     lines += _decode_lines(found.decode)
-    if found.skew.slowest_rank is not None:
-        lines.append(
-            f"\nthe others wait for rank {found.skew.slowest_rank}; spread {_number(found.skew.spread_ms_per_step)} ms a step"
-        )
+    skew = found.skew
+    if skew.slowest_rank is not None:
+        spread = _number(skew.spread_ms_per_step)
+        lines.append(f"\nthe others wait for rank {skew.slowest_rank}; spread {spread} ms a step")
     if found.layer is not None:
         lines.append(f"\none layer ({found.layer.repeats} in a row, {found.layer.total_us:.1f} µs):")
         lines += [f"  {k.us:9.2f} µs  gap {k.gap_us:7.2f}  {k.category:11} {k.name[:60]}" for k in found.layer.kernels]
@@ -113,22 +113,23 @@ def _decode_lines(decode: Breakdown) -> list[str]:
         for c in decode.categories
     ]
     reasons = ", ".join(f"{reason} {ms:.3f}" for reason, ms in decode.idle.items())
-    lines.append(
-        f"  {'idle':11} {'':8} {'':9} {_number(decode.idle_ms_per_step):>11} {_percent(decode.idle_share):>8}  {reasons}"
-    )
+    idle = _number(decode.idle_ms_per_step)
+    lines.append(f"  {'idle':11} {'':8} {'':9} {idle:>11} {_percent(decode.idle_share):>8}  {reasons}")
     lines.append("  kernels:")
     lines += [
-        f"    {k.busy_ms_per_step:8.3f} ms {k.calls_per_step:7.1f} × {k.us_per_call:8.2f} µs  {k.category:11} {k.name[:60]}"
+        f"    {k.busy_ms_per_step:8.3f} ms {k.calls_per_step:7.1f} × {k.us_per_call:8.2f} µs  "
+        f"{k.category:11} {k.name[:60]}"
         for k in decode.kernels[:15]
     ]
-    for c in decode.collectives:
-        lines.append(
-            f"  {c.kernel[:50]}: {c.calls_per_step:g} × {c.us_per_call:.2f} µs, waiting {_number(c.wait_us_per_call, 2)}, "
-            f"transfer {_number(c.transfer_us_per_call, 2)}: {c.verdict} ({c.why})"
-        )
+    lines += [
+        f"  {c.kernel[:50]}: {c.calls_per_step:g} × {c.us_per_call:.2f} µs, waiting "
+        f"{_number(c.wait_us_per_call, 2)}, transfer {_number(c.transfer_us_per_call, 2)}: {c.verdict} ({c.why})"
+        for c in decode.collectives
+    ]
     lines += [f"  unclassified: {u.name[:60]} {_percent(u.share_of_busy)}" for u in decode.unclassified[:5]]
     lines += [
-        f"  compiled: {k.name} {k.busy_ms_per_step:.3f} ms, between {k.before_category or '–'} and {k.after_category or '–'}"
+        f"  compiled: {k.name} {k.busy_ms_per_step:.3f} ms, "
+        f"between {k.before_category or '–'} and {k.after_category or '–'}"
         for k in decode.compiled
     ]
     return lines
@@ -138,9 +139,9 @@ def diff_text(change: TraceDiff) -> str:
     """The comparison as a table of text."""
     lines = [*change.notes, f"{'ms a step':40} {'before':>9} {'after':>9} {'change':>9}  beyond noise"]
     verdicts = {True: "yes", False: "no", None: "–"}
-    for one in (change.wall, change.idle, *change.categories, *change.kernels[:20]):
-        lines.append(
-            f"{one.name[:40]:40} {_number(one.before_ms):>9} {_number(one.after_ms):>9} {one.difference_ms:>+9.3f}  "
-            f"{verdicts[one.is_beyond_noise]}"
-        )
+    lines += [
+        f"{one.name[:40]:40} {_number(one.before_ms):>9} {_number(one.after_ms):>9} {one.difference_ms:>+9.3f}  "
+        f"{verdicts[one.is_beyond_noise]}"
+        for one in (change.wall, change.idle, *change.categories, *change.kernels[:20])
+    ]
     return "\n".join(lines)

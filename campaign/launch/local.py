@@ -16,6 +16,7 @@ import msgspec
 import psutil
 
 from campaign.errors import EXIT_USAGE
+from campaign.lock import identity_of
 from campaign.measurement import points_path, read_points
 from campaign.state import Process
 
@@ -95,9 +96,18 @@ def is_alive(process: Process) -> bool:
         return False
     try:
         found = psutil.Process(process.pid)
-        return abs(found.create_time() - process.started_at_s) < 0.05 and found.status() != psutil.STATUS_ZOMBIE
+        if found.status() == psutil.STATUS_ZOMBIE:
+            return False
+        if process.identity:
+            return identity_of(process.pid) == process.identity
+        return abs(found.create_time() - process.started_at_s) < 0.05
     except psutil.NoSuchProcess:
         return False
+
+
+def describe(pid: int) -> Process:
+    """A running process by what names it for ever; raises `psutil.NoSuchProcess` where it is gone."""
+    return Process(pid=pid, started_at_s=psutil.Process(pid).create_time(), identity=identity_of(pid))
 
 
 def start(folder: Path, kind: str, attempt: int, campaign_folder: Path) -> Attempt:
@@ -113,8 +123,7 @@ def start(folder: Path, kind: str, attempt: int, campaign_folder: Path) -> Attem
             command, cwd=campaign_folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
             start_new_session=True,
         )  # fmt: skip
-    started_at_s = psutil.Process(child.pid).create_time()
-    return Attempt(folder, Process(pid=child.pid, started_at_s=started_at_s), child)
+    return Attempt(folder, describe(child.pid), child)
 
 
 def watch(
@@ -152,14 +161,20 @@ def watch(
     return Outcome(kind="failed", reason=attempt.last_words(), is_final=code == EXIT_USAGE)
 
 
+def find_again(folder: Path, process: Process | None, campaign_folder: Path) -> Attempt | None:
+    """The live process of an attempt that an earlier runner started, by its saved pid or by its command line."""
+    if process is not None and is_alive(process):
+        return Attempt(folder, process)
+    return find(folder, campaign_folder)
+
+
 def find(folder: Path, campaign_folder: Path) -> Attempt | None:
     """The live process of an attempt whose pid was never saved (the runner died at that very moment), or None."""
     out = str(folder.relative_to(campaign_folder) / "result.json")
-    for found in psutil.process_iter(["pid", "cmdline", "create_time"]):
+    for found in psutil.process_iter(["pid", "cmdline"]):
         if out not in (found.info["cmdline"] or ()):
             continue
         with contextlib.suppress(psutil.Error):
             if Path(found.cwd()) == campaign_folder and found.status() != psutil.STATUS_ZOMBIE:
-                process = Process(pid=found.info["pid"], started_at_s=found.info["create_time"])
-                return Attempt(folder, process)
+                return Attempt(folder, describe(found.info["pid"]))
     return None

@@ -50,6 +50,7 @@ class Bench:
         slo: Slo | None = None,
         limits: Limits | None = None,
         processes: int = 1,
+        warm_up_rounds: int = WARM_UP_ROUNDS,
         seed: int = 1,
         scrape_interval_s: float = 1.0,
         say: Callable[[str], None] = lambda _text: None,
@@ -61,6 +62,7 @@ class Bench:
         self._slo = slo or Slo()
         self._limits = limits or Limits()
         self._processes = processes
+        self._rounds = warm_up_rounds
         self._seed = seed
         self._interval_s = scrape_interval_s
         self._say = say
@@ -75,7 +77,7 @@ class Bench:
         processes, attempt = self._processes, 1
         while True:
             outcome = self._run_once(load, repeat, attempt, processes, flags)
-            more = min(2 * processes, os.cpu_count() or 1, load.concurrency or load.requests)
+            more = min(2 * processes, len(os.sched_getaffinity(0)), load.concurrency or load.requests)
             if outcome.cell.client.valid or more <= processes:
                 return outcome
             self._say(f"invalid: {outcome.cell.client.why}; again with {more} client processes")
@@ -93,7 +95,7 @@ class Bench:
 
     def _warm_up_rounds(self, load: Load) -> tuple[str, ...]:
         last: float | None = None
-        for number in range(1, WARM_UP_ROUNDS + 1):
+        for number in range(1, self._rounds + 1):
             seed = seed_text(self._seed, "warm-up", load.concurrency, load.input_tokens, number, os.getpid())
             plan = warm_up_plan(load, self._prompts(seed), self._sampling, model=self._model, limits=self._limits)
             pace = self._pace(run_plan(plan, self._endpoint), is_last_chance=number > 1 and last is None)
@@ -103,7 +105,9 @@ class Bench:
                 self._say(f"warm after {number} rounds")
                 return ()
             last = pace
-        return (f"warm-up rounds still differed by over {WARM_UP_AGREEMENT:.0%} after {WARM_UP_ROUNDS}",)
+        if not self._rounds:
+            return ("no warm-up",)
+        return (f"warm-up rounds still differed by over {WARM_UP_AGREEMENT:.0%} after {self._rounds}",)
 
     def _pace(self, shares: Sequence[Share], *, is_last_chance: bool) -> float | None:
         """Events a second of a round; null where all of it failed, which `is_last_chance` makes a `LoadError`."""

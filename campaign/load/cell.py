@@ -13,11 +13,13 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     cpu_us_per_token: float | None
     """User and system time of all its processes, parsing included, a received token."""
     lag_ms_p99: float | None
-    """How long arrived bytes waited for the reader (0 by construction with reader stamps)."""
+    """How long arrived bytes waited for the reader; with reader stamps an upper bound from the loop's own pace."""
     busy: float
     """Largest share of a core that one of its processes used while streams ran."""
     processes: int
     """Processes that shared the load."""
+    has_priority: bool = False
+    """Whether it could run before other work of its machine (needs the right to real-time scheduling)."""
     timestamps: str
     """kernel or reader."""
     missing_stamps: float = 0.0

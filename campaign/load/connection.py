@@ -30,11 +30,20 @@ class StampGuard:
 
     def __enter__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, STAMP_FLAGS)
-        time.sleep(0.02)
+        if ask_for_stamps(self._socket):
+            time.sleep(0.02)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._socket.close()
+
+
+def ask_for_stamps(sock: socket.socket) -> bool:
+    """Have the kernel stamp what this socket receives; False where it cannot (not Linux, some sandboxes)."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, STAMP_FLAGS)
+    except OSError:
+        return False
+    return True
 
 
 class Connection:
@@ -61,7 +70,8 @@ class Connection:
         raw = socket.socket(family, socket.SOCK_STREAM)
         raw.setblocking(False)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        raw.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, STAMP_FLAGS)
+        if self._endpoint.has_kernel_stamps and not self._endpoint.is_tls:
+            ask_for_stamps(raw)
         code = raw.connect_ex(address)
         if code not in (0, errno.EINPROGRESS):
             self.failure = os.strerror(code)

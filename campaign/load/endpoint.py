@@ -32,6 +32,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the base URL, for the control plane."""
     headers: tuple[tuple[str, str], ...] = ()
     """Further headers, e.g. the authorization."""
+    has_kernel_stamps: bool = True
+    """Whether to ask the kernel for receive stamps (plain TCP on Linux); False = the reader stamps."""
     is_verified: bool = True
     """Whether the certificate of a TLS server is checked."""
 
@@ -62,7 +64,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return [(family, tuple(a for a in address if not isinstance(a, bytes))) for family, _, _, _, address in found]
 
 
-def endpoint_of(url: str, *, api: Api = "completions", api_key_env: str = "", is_verified: bool = True) -> Endpoint:
+def endpoint_of(
+    url: str,
+    *,
+    api: Api = "completions",
+    api_key_env: str = "",
+    is_verified: bool = True,
+    has_kernel_stamps: bool = True,
+) -> Endpoint:
     """The endpoint behind a base URL (with or without /v1); raises `UsageError` for what is no http(s) URL.
 
     `api_key_env` names the environment variable that holds the key; the key itself is never printed.
@@ -86,4 +95,5 @@ def endpoint_of(url: str, *, api: Api = "completions", api_key_env: str = "", is
         prefix=prefix,
         headers=headers,
         is_verified=is_verified,
+        has_kernel_stamps=has_kernel_stamps,
     )

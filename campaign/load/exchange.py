@@ -17,7 +17,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     stamps_ns: list[int] = msgspec.field(default_factory=list)
     """Arrival time of each read."""
     lags_ns: list[int] = msgspec.field(default_factory=list)
-    """How much later than its arrival each read was made (0 with reader stamps)."""
+    """How much later than its arrival each read was made; with reader stamps: since it can have been ready."""
     reads: list[bytes] = msgspec.field(default_factory=list)
     """The bytes as they came."""
     end_ns: int | None = None

@@ -15,7 +15,9 @@ import h11
 
 #: End of a stream as every OpenAI-compatible server sends it in its last read.
 USUAL_END = b"data: [DONE]\n\n\r\n0\r\n\r\n"
-LAST_CHUNK = b"0\r\n\r\n"
+BLANK_LINE = b"\r\n\r\n"
+#: How events with CRLF line ends look at the end of their chunk; no response ends like this.
+BLANK_LINES = b"\r\n\r\n\r\n"
 
 
 @dataclass
@@ -165,8 +167,8 @@ class EndFinder:
         if self._is_stream:
             if last.endswith(USUAL_END):
                 return True
-            tail = last if len(last) >= len(LAST_CHUNK) else b"".join(reads[-len(LAST_CHUNK) :])
-            if not tail.endswith(LAST_CHUNK):
+            tail = last if len(last) >= len(BLANK_LINES) else b"".join(reads[-len(BLANK_LINES) :])
+            if not tail.endswith(BLANK_LINE) or tail.endswith(BLANK_LINES):
                 return False
         response = parse_response(reads, is_closed=False)
         return response.is_complete or bool(response.problem)

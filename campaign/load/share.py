@@ -37,6 +37,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """Reads without a kernel stamp."""
     clock_step_ns: int
     """How far the wall clock was set meanwhile."""
+    has_priority: bool = False
+    """Whether it ran before other work of the machine."""
     wall_s: float
     """How long its streams ran."""
 
@@ -46,10 +48,11 @@ def run_share(task: Task, start_ns: int | None = None) -> Share:
     cpu = time.process_time()
     run = Wire(task.plan, task.endpoint).run(start_ns)
     records = [record_of(exchange, start_ns or run.start_ns) for exchange in run.exchanges]
-    return _share_of(run, records, cpu)
+    return share_of(run, records, cpu)
 
 
-def _share_of(run: Run, records: list[Record], cpu_before_s: float) -> Share:
+def share_of(run: Run, records: list[Record], cpu_before_s: float) -> Share:
+    """A run with its records; `cpu_before_s` = the process's CPU time before it began."""
     return Share(
         records=records,
         lags_ns=[lag for exchange in run.exchanges for lag in exchange.lags_ns],
@@ -58,5 +61,6 @@ def _share_of(run: Run, records: list[Record], cpu_before_s: float) -> Share:
         stamps=run.stamps,
         missing_stamps=run.missing_stamps,
         clock_step_ns=run.clock_step_ns,
+        has_priority=run.has_priority,
         wall_s=run.wall_s,
     )

@@ -19,6 +19,8 @@ from campaign.load.slo import Slo
 BUSY_LIMIT = 0.9
 #: With reader stamps: the lag p99 may be so large a part of the median ITL.
 LAG_LIMIT = 0.1
+#: A late reader finds several events in one read, which then share the last one's stamp: above this it is said.
+SHARED_READS_LIMIT = 0.05
 CLOCK_STEP_LIMIT_MS = 1.0
 
 
@@ -131,10 +133,12 @@ def _client(shares: Sequence[Share], records: Sequence[Record], tokens: int, pac
     busy = max(share.busy for share in shares)
     lag = latency.percentile(lags, 99) if lags else None
     events = sum(len(r.chunk_ns) for r in records)
+    shared = sum(r.shared_reads for r in records) / events if events else 0.0
+    is_late = lag is not None and pace.p50 is not None and lag > LAG_LIMIT * pace.p50
     why = []
     if busy > BUSY_LIMIT:
         why.append(f"a client process used {busy:.0%} of a core")
-    if stamps == "reader" and lag is not None and pace.p50 is not None and lag > LAG_LIMIT * pace.p50:
+    if stamps == "reader" and is_late:
         why.append(f"reader stamps lag {lag:.2f} ms behind at an ITL of {pace.p50:.2f} ms")
     step_ms = max((abs(share.clock_step_ns) for share in shares), default=0) / 1e6
     if step_ms > CLOCK_STEP_LIMIT_MS:
@@ -144,9 +148,10 @@ def _client(shares: Sequence[Share], records: Sequence[Record], tokens: int, pac
         lag_ms_p99=lag,
         busy=busy,
         processes=len(shares),
+        has_priority=all(share.has_priority for share in shares),
         timestamps=stamps,
         missing_stamps=sum(share.missing_stamps for share in shares) / len(lags) if lags else 0.0,
-        shared_reads=sum(r.shared_reads for r in records) / events if events else 0.0,
+        shared_reads=shared,
         valid=not why,
         why="; ".join(why),
     )
@@ -216,6 +221,9 @@ def _flags(
         flags.append(f"{len(short)} of {len(done)} answers ended before the asked length")
     if asked.concurrency and len(records) < asked.concurrency:
         flags.append("fewer requests than slots")
+    shared, events = sum(r.shared_reads for r in records), sum(len(r.chunk_ns) for r in records)
+    if shared > SHARED_READS_LIMIT * events:
+        flags.append(f"{shared / events:.1%} of events came in one read with the one before: their ITL is its mean")
     if window is None:
         flags.append("nothing was sent")
     return flags

@@ -9,11 +9,10 @@ from functools import partial
 import torch
 
 from campaign import host
-from campaign.errors import PhaseError
-from campaign.measure import experts, matrices, timing
+from campaign.measure import devices_here, experts, matrices, timing
 from campaign.measure.matrices import Pool, Prepared
 from campaign.measurement import Measurement, run_script
-from campaign.model import Device, Linear, find_device
+from campaign.model import Linear
 from campaign.phases.gemm import KIND
 from campaign.phases.gemm_data import EXPERTS, GemmConfig, GemmData, GemmPoint, Peaks, fused_pair, point_key, singles_of
 from campaign.schema import decode
@@ -23,11 +22,8 @@ def main(argv: Sequence[str]) -> None:
     """Measure what is not measured yet, then write the result."""
     run = Measurement("gemm", KIND.script_version, GemmConfig, argv)
     config = run.config
-    torch.manual_seed(config.seed)
-    # The engine gives each rank its own part of the cores; threads that share cores measure the scheduler.
-    torch.set_num_threads(max(1, host.usable_cpus() // config.ranks))
-    check_free(config.device)
-    run.measure_point("peaks", lambda: measure_peaks(config))
+    devices_here.settle(config.device, config.ranks, config.seed)
+    run.measure_point("peaks", partial(devices_here.measure_peaks, config.device, config.dtype))
     peaks = next(decode(p.data, Peaks) for p in run.points() if p.key == "peaks")
     wanted = KIND.points(config)
     if not all(run.is_done(key) for key in wanted):
@@ -35,15 +31,6 @@ def main(argv: Sequence[str]) -> None:
     points = tuple(decode(p.data, GemmPoint) for p in run.points() if p.key != "peaks" and p.key in wanted)
     data = GemmData(peaks=peaks, points=points)
     run.write(data, host=host.read_host(config.device), versions=host.read_versions())
-
-
-def check_free(device: str) -> None:
-    """Raise `PhaseError` where another process holds the GPU: a disturbed number is worse than none."""
-    if device == "cuda" and not torch.cuda.is_available():
-        raise PhaseError('no GPU answers here (torch.cuda.is_available() is false); write device = "cpu" or fix it.')
-    occupants = host.describe_occupants() if device == "cuda" else None
-    if occupants is not None:
-        raise PhaseError(occupants)
 
 
 def _measure_products(run: Measurement[GemmConfig], peaks: Peaks) -> None:
@@ -164,46 +151,6 @@ def _round_on_gpu(samples: _Samples, prepared: Prepared, call: timing.Call, call
 def _in_graph(call: timing.Call, calls: int, samples: int) -> tuple[float, ...]:
     graph = timing.capture(call, calls)
     return timing.time_graph(graph, calls, samples)
-
-
-def measure_peaks(config: GemmConfig) -> Peaks:
-    """Data-sheet peaks of a known GPU; elsewhere bandwidth and arithmetic as measured here."""
-    if config.device == "cuda":
-        properties = torch.cuda.get_device_properties(0)
-        known = find_device(properties.name)
-        cache = int(getattr(properties, "L2_cache_size", 64 << 20))
-        if known is not None:
-            return Peaks(device=known, is_measured=False, cache_bytes=cache)
-        bandwidth = host.memory_bandwidth_gb_s()
-        device = Device(name=properties.name, memory_gb_s=bandwidth, source="memory clock", cache_bytes=cache)
-        return Peaks(device=device, is_measured=False, cache_bytes=cache)
-    cache = host.last_level_cache_bytes() or 32 << 20
-    tflops = {form: _peak_tflops(form) for form in {"fp32", config.dtype}}
-    device = Device(
-        name="cpu", memory_gb_s=_read_bandwidth_gb_s(cache), tflops=tflops, cache_bytes=cache, source="measured"
-    )
-    return Peaks(device=device, is_measured=True, cache_bytes=cache)
-
-
-def _read_bandwidth_gb_s(cache_bytes: int) -> float:
-    """Best of ten sums over a stretch of eight caches."""
-    data = torch.ones(max(64 << 20, 8 * cache_bytes) // 4, dtype=torch.float32)
-    best_s = min(_seconds(data.sum) for _ in range(10))
-    return int(data.numel()) * 4 / best_s / 1e9
-
-
-def _peak_tflops(form: str) -> float:
-    """Best of five products of two square matrices."""
-    size = 1536
-    left, right = (torch.randn(size, size).to(matrices.DTYPES[form]) for _ in range(2))
-    best_s = min(_seconds(lambda: left @ right) for _ in range(5))
-    return 2 * size**3 / best_s / 1e12
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

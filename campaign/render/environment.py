@@ -16,7 +16,7 @@ from markupsafe import Markup
 from campaign.render import escape, numbers, tables
 
 #: Jinja2's own filters that cannot turn a value into markdown.
-_KEPT_FILTERS = (
+KEPT_FILTERS = (
     *("abs", "batch", "capitalize", "count", "d", "default", "dictsort", "first", "float", "groupby", "int", "items"),
     *("last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace", "reverse", "round"),
     *("select", "selectattr", "slice", "sort", "sum", "title", "trim", "truncate", "unique", "upper"),
@@ -87,6 +87,15 @@ class _Generator(CodeGenerator):
         self.write("))")
 
 
+def _spaced(part: object) -> str:
+    """A part as markdown that keeps its blanks: they stand between words here, not at a value's edges."""
+    if isinstance(part, Markup) or not isinstance(part, str):
+        return str(as_markdown(part))
+    body = part.strip(" ")
+    lead = part[: len(part) - len(part.lstrip(" "))]
+    return lead + str(as_markdown(body)) + part[len(lead) + len(body) :] if body else part
+
+
 class MarkdownEnvironment(SandboxedEnvironment):
     """Jinja2 whose output is markdown: values are text unless a filter or the template itself made them markdown."""
 
@@ -103,14 +112,14 @@ class MarkdownEnvironment(SandboxedEnvironment):
             lstrip_blocks=True,
             keep_trailing_newline=True,
         )
-        kept = {name: self.filters[name] for name in _KEPT_FILTERS}
+        kept = {name: self.filters[name] for name in KEPT_FILTERS}
         self.filters = {**kept, **_filters(), "join": self._join}
-        self.globals |= {"table": tables.table, "column": numbers.column, "shares": numbers.shares}
+        self.globals |= {function.__name__: function for function in FUNCTIONS}
 
     def joined(self, parts: Sequence[object]) -> str:
         """`a ~ b`: markdown where a part is markdown, else text."""
         if any(isinstance(part, Markup) for part in parts):
-            return Markup("".join(as_markdown(part) for part in parts))
+            return Markup("".join(_spaced(part) for part in parts))
         plain = (str(as_markdown(part)) if not isinstance(part, str) else str(part) for part in parts)
         return Text("".join(plain))
 
@@ -144,6 +153,24 @@ class MarkdownEnvironment(SandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value)
 
 
+def dash(value: object) -> object:
+    """A dash where the value is missing or empty, else the value."""
+    return Markup(numbers.DASH) if value is None or value == "" else value
+
+
+def string(value: object) -> Text:
+    """Anything as text."""
+    return Text(str(value))
+
+
+#: Filters on numbers and lists, and those on text; templates/README.md prints the first line of each docstring.
+NUMBER_FILTERS: tuple[Callable[..., Any], ...] = (
+    *(numbers.num, numbers.fixed, numbers.percent, numbers.signed, numbers.column, numbers.shares, dash, string),
+)
+TEXT_FILTERS: tuple[Callable[..., Markup], ...] = (escape.text, escape.cell, escape.code, escape.html, escape.block)
+FUNCTIONS: tuple[Callable[..., Any], ...] = (tables.table, numbers.column, numbers.shares)
+
+
 def _filters() -> dict[str, Callable[..., Any]]:
     def over_text(function: Callable[..., Markup]) -> Callable[..., Markup]:
         def apply(value: object, *args: object) -> Markup:
@@ -153,18 +180,5 @@ def _filters() -> dict[str, Callable[..., Any]]:
 
         return apply
 
-    return {
-        "string": lambda value: Text(str(value)),
-        "num": numbers.num,
-        "fixed": numbers.fixed,
-        "percent": numbers.percent,
-        "signed": numbers.signed,
-        "column": numbers.column,
-        "shares": numbers.shares,
-        "dash": lambda value: Markup(numbers.DASH) if value is None or value == "" else value,
-        "text": over_text(escape.text),
-        "cell": over_text(escape.cell),
-        "code": over_text(escape.code),
-        "html": over_text(escape.html),
-        "block": over_text(escape.block),
-    }
+    plain = {function.__name__: function for function in NUMBER_FILTERS}
+    return plain | {function.__name__: over_text(function) for function in TEXT_FILTERS}

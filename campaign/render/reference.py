@@ -6,28 +6,60 @@ import ast
 import inspect
 import textwrap
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from campaign.errors import TemplateError
+from campaign.render.environment import FUNCTIONS, KEPT_FILTERS, NUMBER_FILTERS, TEXT_FILTERS
+
+INTRODUCTION = """\
+# Templates
+
+How findings are written up. Copy a file into your campaign's own `templates/` folder and change it there: a file
+of yours wins over the shipped one of that name. `python -m campaign render --diff` shows what it makes of the
+results you have; nothing is measured again.
+
+The language is [Jinja2](https://jinja.palletsprojects.com/en/stable/templates/). What you write is markdown. What
+a variable holds is text: `{{ name }}` shows its characters, whatever they are, and cannot break a table or end a
+section. A missing number shows as a dash. A name that does not exist ends rendering with the template, the line
+and the names there are.
+"""
 
 
-def describe_templates(views: Mapping[str, type[msgspec.Struct]], introduction: str = "") -> str:
-    """Markdown that lists the variables of each template: file name → the struct whose fields it gets.
+def describe_templates(views: Mapping[str, type[msgspec.Struct]], introduction: str | None = None) -> str:
+    """templates/README.md: how templates work, filters, and the variables of each template.
 
-    Raises `TemplateError` for a field without a docstring.
+    `views`: template's file name → the struct whose fields it gets. `introduction` replaces the general part.
+    A field whose name says all needs no docstring.
     """
-    parts = [introduction.strip() + "\n"] if introduction.strip() else []
+    general = f"{INTRODUCTION}\n{_describe_filters()}" if introduction is None else introduction
+    parts = [general.strip() + "\n"] if general.strip() else []
     told: dict[str, str] = {}
     for template, view in sorted(views.items()):
         parts.append(f"## {template}\n\n{_summary(view)}\n\n{_fields(view)}")
     for nested in _nested(views.values()):
-        told.setdefault(nested.__name__, f"### {nested.__name__}\n\n{_summary(nested)}\n\n{_fields(nested)}")
+        name = nested.__name__ if nested.__name__ not in told else f"{nested.__name__} of {nested.__module__}"
+        told[name] = f"### {name}\n\n{_summary(nested)}\n\n{_fields(nested)}"
     if told:
         parts.append("## Records\n\nWhat the types above are made of.\n")
         parts += [told[name] for name in sorted(told)]
     return "\n".join(parts)
+
+
+def _describe_filters() -> str:
+    """The filters and functions that templates may use, from their docstrings."""
+    lines = ["## Filters\n"]
+    lines += [f"- `{function.__name__}`: {_first_line(function)}" for function in (*NUMBER_FILTERS, *TEXT_FILTERS)]
+    others = ", ".join(f"`{name}`" for name in sorted([*KEPT_FILTERS, "join"]))
+    lines += [f"- and Jinja2's own {others}\n", "## Functions\n"]
+    for function in FUNCTIONS:
+        arguments = ", ".join(inspect.signature(function).parameters)
+        lines.append(f"- `{function.__name__}({arguments})`: {_first_line(function)}")
+    return "\n".join(lines)
+
+
+def _first_line(function: Callable[..., object]) -> str:
+    return (function.__doc__ or "").strip().split("\n")[0]
 
 
 def _summary(struct: type[msgspec.Struct]) -> str:
@@ -37,15 +69,8 @@ def _summary(struct: type[msgspec.Struct]) -> str:
 def _fields(struct: type[msgspec.Struct]) -> str:
     docs = _docstrings(struct)
     hints = typing.get_type_hints(struct)
-    lines = []
-    for name in struct.__struct_fields__:
-        if name not in docs:
-            raise TemplateError(
-                f"{struct.__module__}.{struct.__name__}.{name} has no docstring; say below the field what it is, "
-                "so that templates/README.md can."
-            )
-        lines.append(f"- `{name}` ({_type_name(hints[name])}): {docs[name]}\n")
-    return "".join(lines)
+    named = ((name, f"`{name}` ({_type_name(hints[name])})") for name in struct.__struct_fields__)
+    return "".join(f"- {entry}: {docs[name]}\n" if name in docs else f"- {entry}\n" for name, entry in named)
 
 
 def _docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from campaign.errors import StateError
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.proposals import Planner, follow_ups
 from campaign.state import MAX_ATTEMPTS, PhaseState
@@ -16,7 +17,7 @@ class PlanRow(TypedDict):
     kind: str
     status: str
     action: str
-    """measure, go on, retry, read (synthesis), keep, leave."""
+    """measure, go on, retry, read (synthesis), keep, leave, refuse (a result is not as it was accepted)."""
     reason: str
 
 
@@ -44,6 +45,10 @@ def _row(campaign: OpenCampaign, entry: PhaseState) -> PlanRow:
 
 
 def _action(campaign: OpenCampaign, entry: PhaseState) -> tuple[str, str]:
+    try:
+        campaign.store.read_result(entry)
+    except StateError as error:
+        return "refuse", str(error)
     if campaign.kinds[entry.kind].synthesize is not None:
         return "read", "reads the results of the others"
     origin = f"added by {entry.origin}: " if entry.origin.startswith("rule:") else ""

@@ -13,6 +13,7 @@ from typing import Any
 from campaign import schema
 from campaign.errors import CampaignError
 from campaign.launch.local import is_alive
+from campaign.lock import is_alive as is_held_here
 from campaign.lock import read_holder
 from campaign.measurement import points_path
 from campaign.state import CampaignState, PhaseState
@@ -58,11 +59,12 @@ def survey(folder: Path) -> Survey:
     except (OSError, ValueError, AttributeError) as error:
         seen.needs_person.append(f"{store.config_path}: {error}")
     state = _state(store, seen)
-    seen.phases = [_phase(store, entry) for entry in state.phases] if state else []
+    holder = read_holder(store.state_folder)
+    has_runner = holder is not None and (is_held_here(holder) or holder.host != os.uname().nodename)
+    seen.phases = [_phase(store, entry, has_runner=has_runner) for entry in state.phases] if state else []
     seen.server = _server(state)
     seen.document = _document(store, document_path, state, seen)
-    holder = read_holder(store.state_folder)
-    if holder is not None and _runs(holder.host, holder.pid):
+    if holder is not None and has_runner:
         seen.runner = f"at work: pid {holder.pid} on {holder.host} since {holder.started_at}"
     for phase in seen.phases:
         if phase["status"] == "failed":
@@ -80,22 +82,22 @@ def _state(store: Store, seen: Survey) -> CampaignState | None:
     return state
 
 
-def _runs(host: str, pid: int) -> bool:
-    return host == os.uname().nodename and Path(f"/proc/{pid}").exists()
-
-
-def _phase(store: Store, entry: PhaseState) -> dict[str, Any]:
+def _phase(store: Store, entry: PhaseState, *, has_runner: bool) -> dict[str, Any]:
     done, status, reason = entry.points_done, entry.status, entry.reason
     eta_s = None
     if status == "running":
         result_path = store.attempt_folder(entry.id, entry.last_attempt) / "result.json"
         # Keys alone are counted: a points file of raw samples can be large, and this screen is to be quick.
         done = _count_lines(points_path(result_path))
-        if entry.process is not None and not is_alive(entry.process):
+        works = entry.process is not None and is_alive(entry.process)
+        if not works and not has_runner:
             status, reason = "interrupted", "its runner ended: resume goes on"
+        elif works and not has_runner:
+            reason = "its runner ended, the measurement goes on: resume adopts it"
         elif 0 < done < entry.points_total and entry.started_at:
             spent_s = time.time() - datetime.fromisoformat(entry.started_at).timestamp()
-            eta_s = round(spent_s / done * (entry.points_total - done), 1)
+            # A clock that was set back shows no time spent.
+            eta_s = round(spent_s / done * (entry.points_total - done), 1) if spent_s > 0 else None
     return {
         "id": entry.id, "kind": entry.kind, "status": status, "attempts": entry.attempts, "reason": reason,
         "points_done": min(done, entry.points_total), "points_total": entry.points_total,

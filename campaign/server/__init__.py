@@ -2,6 +2,7 @@
 
 from campaign.server.capture import CaptureProgress, capture_profile
 from campaign.server.care import ensure_ready
+from campaign.server.liveness import LivenessWatch, check_alive
 from campaign.server.loads import PastLoad, past_load
 from campaign.server.log import LoadProgress, LogReader, RootCause, tail_text
 from campaign.server.presence import Presence, adopt, find, is_alive, satisfies
@@ -11,10 +12,11 @@ from campaign.server.start import launch
 from campaign.server.stopping import stop
 from campaign.server.tiny import make_tiny_model
 from campaign.server.vllm import attached_spec, command_spec, vllm_spec
-from campaign.server.wait import check_alive, wait_ready
+from campaign.server.wait import wait_ready
 
 __all__ = [
     "CaptureProgress",
+    "LivenessWatch",
     "LoadProgress",
     "LogReader",
     "PastLoad",

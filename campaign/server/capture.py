@@ -33,7 +33,7 @@ class CaptureProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a capture is."""
 
     step: str
-    """settling, starting, driving, exporting or checking."""
+    """settling, warming up, starting, driving, exporting or checking."""
     elapsed_s: float
     """Seconds since the capture began."""
     files: int = 0
@@ -47,10 +47,13 @@ def capture_profile(
     spec: ServerSpec,
     drive: Callable[[], None],
     on_progress: Callable[[CaptureProgress], None] = lambda _progress: None,
+    *,
+    warm_up: Callable[[], None] = lambda: None,
 ) -> tuple[Path, ...]:
     """Profile what `drive` does; returns one complete trace file a rank, in rank order.
 
-    `drive` sends the requests of the window and bounds it (a fixed number of requests and tokens). Each rank's
+    `warm_up` runs before the profiler starts, so that first-time compilation is not in the trace. `drive`
+    sends the requests of the window and bounds it (a fixed number of requests and tokens). Each rank's
     file is checked to its end (gzip and JSON), and there must be as many as `record.world_size`; the server's
     status codes are not believed. Raises `ServerError`, naming what was kept and why it is not enough.
     """
@@ -59,7 +62,7 @@ def capture_profile(
             f"The server at {record.url} has no profiler. Start it with server.profile_ready = true, "
             "or (attached) with --profiler-config and the same folder visible here."
         )
-    return _Capture(record, spec, on_progress).run(drive)
+    return _Capture(record, spec, on_progress).run(drive, warm_up)
 
 
 class _Capture:
@@ -73,7 +76,7 @@ class _Capture:
         self._began = time.monotonic()
         self._before: set[Path] = set()
 
-    def run(self, drive: Callable[[], None]) -> tuple[Path, ...]:
+    def run(self, drive: Callable[[], None], warm_up: Callable[[], None]) -> tuple[Path, ...]:
         trace_files.check_space(
             self._folder, self._record.world_size * TRACE_BYTES_PER_RANK, "the profiler's traces (server.profile)"
         )
@@ -85,6 +88,8 @@ class _Capture:
             )
         self._say("settling")
         self._post("/stop_profile", SETTLE_TIMEOUT_S)  # whatever a killed runner left open
+        self._say("warming up")
+        warm_up()
         self._before = trace_files.traces(self._folder)
         self._say("starting")
         self._post("/start_profile", START_TIMEOUT_S)

@@ -14,6 +14,7 @@ from campaign.errors import ServerError
 
 #: `…-rank-1.123.pt.trace.json.gz` (0.16) and `dp0_pp0_tp1_dcp0_ep1_rank1.123.pt.trace.json.gz` (0.24, 0.32).
 _RANK = re.compile(r"(?:^|[-_.])rank[-_]?(\d+)(?=\.)")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _CHUNK_BYTES = 1 << 20
 #: Below this a disk counts as full.
 _FULL_BYTES = 2**20
@@ -50,21 +51,33 @@ def size_bytes(path: Path) -> int:
 
 
 def fault(path: Path) -> str | None:
-    """What is wrong with a trace file: gzip ends (with its checksum) and JSON ends in a brace, or a reason."""
+    """None where gzip ends with its checksum and JSON with its last bracket, else what is wrong.
+
+    A full TMPDIR cuts the JSON before it is compressed: then gzip is whole and the brackets do not close.
+    """
     opener = gzip.open if path.suffix == ".gz" else Path.open
-    first, last = b"", b""
+    depth, carry, is_empty = 0, b"", True
     try:
         with opener(path, "rb") as data:
             while chunk := data.read(_CHUNK_BYTES):
-                first = first or chunk[:64].lstrip()[:1]
-                last = (last + chunk)[-64:]
+                is_empty = False
+                whole, newline, rest = chunk.rpartition(b"\n")  # no JSON string holds a raw newline
+                if newline:
+                    depth += _opened(carry + whole)
+                    carry = b""
+                carry += rest
+        depth += _opened(carry)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         return "gzip does not end"
     except OSError as error:
         return str(error)
-    if first != b"{" or last.rstrip()[-1:] != b"}":
-        return "JSON does not end"
-    return None
+    return "JSON does not end" if depth != 0 or is_empty else None
+
+
+def _opened(text: bytes) -> int:
+    """How many more brackets open than close outside strings."""
+    bare = _STRING.sub(b"", text) if b'"' in text else text
+    return bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
 
 
 def check_space(folder: Path | None, wanted_bytes: int, purpose: str) -> None:

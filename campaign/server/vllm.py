@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,12 +21,23 @@ _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "PYTHONUNBUFFERED": "1",
+    # The deadline is ours (`ready_timeout_s`); vLLM's own of 600 s bites with several API servers.
+    "VLLM_ENGINE_READY_TIMEOUT_S": "86400",
     # A profile window that ends by max_iterations is exported inside execute_model: minutes, not seconds.
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "7200",
 }
 
 #: Words that this module gives itself; a person's own would contradict what the record says.
-_RESERVED = ("--port", "--host", "--served-model-name", "--profiler-config", "--tensor-parallel-size", "-tp")
+_RESERVED = (
+    "--port",
+    "--host",
+    "--served-model-name",
+    "--profiler-config",
+    "--tensor-parallel-size",
+    "-tp",
+    "--pipeline-parallel-size",
+    "-pp",
+)
 
 
 def vllm_spec(
@@ -49,7 +61,7 @@ def vllm_spec(
     without a C++ compiler, which vLLM needs there to compile.
     """
     for word in args:
-        if word.partition("=")[0] in _RESERVED:
+        if re.split(r"[=.]", word)[0].replace("_", "-") in _RESERVED:
             raise ConfigError(
                 f"server.args: {word} is set by the campaign itself. Remove it; write port and host in server.url, "
                 "parallelism in target.tensor_parallel, and server.profile_ready for the profiler."
@@ -65,7 +77,6 @@ def vllm_spec(
         argv.append("--enforce-eager")
     argv += list(args)
     environment = dict(_ENVIRONMENT)
-    environment["VLLM_ENGINE_READY_TIMEOUT_S"] = str(int(ready_timeout_s))
     environment["VLLM_CACHE_ROOT"] = str(folder / "state" / "vllm-cache")
     if local_model:
         environment["HF_HUB_OFFLINE"] = "1"

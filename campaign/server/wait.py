@@ -9,7 +9,7 @@ from pathlib import Path
 import tenacity
 
 from campaign.errors import InterruptedRun, ServerError
-from campaign.server import death, loads, phrases, port, presence, probe, process
+from campaign.server import death, loads, phrases, presence, probe, process
 from campaign.server.loads import PastLoad
 from campaign.server.log import LoadProgress, LogReader
 from campaign.server.record import ServerRecord, replace
@@ -77,9 +77,11 @@ class _Wait:
         self._moved_at = self._judged_at = time.monotonic()
         self._phase_began_s = presence.age_s(record)
         self._phase = ""
+        self._looks = 0
 
     def step(self) -> ServerRecord | None:
         """Look once; the ready record, or None to look again."""
+        self._looks += 1
         has_news = self._log.poll() if self._log else False
         found, self._record = presence.find(self._record)
         if found == "foreign":
@@ -121,18 +123,18 @@ class _Wait:
             load_phase="ready",
             progress=None,
             phase_s=phase_s,
-            ready_s=presence.age_s(self._record) if self._record.ready_s is None else self._record.ready_s,
+            ready_s=self._ready_s(phase_s),
             has_profiler=self._has_profiler(),
         )
 
+    def _ready_s(self, phase_s: dict[str, float]) -> float | None:
+        """Seconds from start to ready; a server found ready at the first look was so before: then its log tells."""
+        if self._record.ready_s is not None:
+            return self._record.ready_s
+        return presence.age_s(self._record) if self._looks > 1 else sum(phase_s.values()) or None
+
     def _check_answer(self, answer: probe.Answer) -> None:
         """An answer that waiting will not better (4xx) ends the wait; a dying engine's 5xx is looked at again."""
-        if answer.problem.startswith(("HTTP 401", "HTTP 403")):
-            raise ServerError(
-                f"{self._record.url} wants an API key ({answer.problem}). Name the variable that holds it in "
-                "server.api_key_env.",
-                cause=answer.problem,
-            )
         if answer.problem.startswith(("HTTP 400", "HTTP 404", "HTTP 422")):
             raise ServerError(
                 f"{self._record.url} refuses a completion: {answer.problem}. Check target.model and server.url.",
@@ -165,6 +167,12 @@ class _Wait:
 
     def _check_deadline(self) -> None:
         elapsed_s = presence.age_s(self._record)
+        if elapsed_s > self._spec.ready_timeout_s and self._record.kind == "attached":
+            raise ServerError(
+                f"No OpenAI server answers at {self._record.url} (waited {elapsed_s:.0f} s). Start it, or correct "
+                "server.url.",
+                cause="no answer",
+            )
         if elapsed_s > self._spec.ready_timeout_s:
             raise ServerError(
                 f"The server is not ready {elapsed_s:.0f} s after its start (phase {self._phase}); the deadline is "
@@ -196,48 +204,3 @@ class _Wait:
         burnt_s = seen.cpu_s - self._activity.cpu_s
         read_bytes = seen.read_bytes - self._activity.read_bytes
         return burnt_s > IDLE_CORE_SHARE * passed_s or read_bytes > IDLE_READ_BYTES_PER_S * passed_s
-
-
-def check_alive(record: ServerRecord, *, timeout_s: float = 45.0) -> None:
-    """Raise `ServerError` unless the server works: a token within `timeout_s`, or its counters move under load.
-
-    While requests run, a further one would queue behind them and disturb what is measured: then any counter of
-    work done that moves is a sign of life, and one that does not within `timeout_s` is a hang.
-    """
-    if record.kind == "managed" and not presence.is_alive(record):
-        raise death.death_error(record)
-    before = probe.counters(record) or {}
-    if before.get("vllm:num_requests_running", 0.0) > 0:
-        if _work_moves(record, before, timeout_s):
-            return
-        problem = f"its token counters have not moved for {timeout_s:.0f} s with requests running"
-    else:
-        answer = probe.complete_one_token(record, timeout_s)
-        if answer.is_answered:
-            return
-        problem = answer.problem
-    if record.kind == "managed" and not presence.is_alive(record):
-        raise death.death_error(record)
-    is_port_open = port.accepts(record.host, record.port)
-    raise ServerError(
-        f"The server at {record.url} {'hangs' if is_port_open else 'is gone'}: {problem}. "
-        f"Read {record.log_path or 'its log'}; a resume starts it again.",
-        cause=problem,
-        is_transient=True,
-    )
-
-
-#: Counters that grow with any step of the engine.
-_WORK = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:iteration_tokens_total_count")
-
-
-def _work_moves(record: ServerRecord, before: dict[str, float], timeout_s: float) -> bool:
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        time.sleep(0.5)
-        now = probe.counters(record)
-        if now is None:
-            return False
-        if any(now.get(name) != before.get(name) for name in _WORK) or not now.get("vllm:num_requests_running"):
-            return True
-    return False

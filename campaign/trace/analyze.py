@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,6 +17,7 @@ from campaign.trace import categories, result, skew, table
 from campaign.trace.annotations import announcements
 from campaign.trace.cpu import analyze_host
 from campaign.trace.events import Floats, Ints
+from campaign.trace.fallback import from_tables, reconcile, tables_in
 from campaign.trace.gpu import analyze_device
 from campaign.trace.ranked import NO_WALL, RankSteps
 from campaign.trace.read import read_json
@@ -46,9 +45,12 @@ def analyze(
     annotations that are steps. extra_categories: (category, pattern) pairs tried first. progress(file, share) is
     called as files are read. Raises `TraceError` where no file holds a usable trace, `UsageError` for a bad pattern.
     """
-    files, skipped = find_files(paths)
     announcements((), step_regex)
-    categories.table(extra_categories)
+    known = categories.table(extra_categories)
+    tables = text_tables(paths)
+    if tables:
+        return from_tables(tables, known)
+    files, skipped = find_files(paths)
     found = _read_all(files, step_regex, tuple(extra_categories), processes, progress)
     problems: list[str] = []
     ranks = _numbered([rank for rank in found if not isinstance(rank, str)], problems, skipped)
@@ -59,6 +61,21 @@ def analyze(
             f"no usable trace in {', '.join(map(str, paths))} ({listed}). Give the files of a profiled run."
         )
     return _assemble(ranks, trim, problems, skipped)
+
+
+def text_tables(paths: Sequence[Path]) -> list[Path]:
+    """The text tables, where the paths hold nothing else: tables named, or folders without a trace file."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            if _in_folder(path):
+                return []
+            found += tables_in(path)
+        elif path.suffix == ".txt":
+            found.append(path)
+        else:
+            return []
+    return found
 
 
 def find_files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
@@ -102,6 +119,9 @@ def _read_all(
     workers = min(len(files), processes or os.cpu_count() or 1)
     if workers <= 1:
         return [one for file in files for one in _read_one(file, step_regex, extra, progress)]
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
     has_threads = threading.active_count() > 1
     context = multiprocessing.get_context("spawn" if has_threads else "fork")
     found: dict[Path, list[RankSteps | str]] = {}
@@ -234,6 +254,7 @@ def _rank(rank: RankSteps, decode: result.Breakdown | None) -> result.Rank:
         outside_events=rank.outside,
         outside_ms=rank.outside_ns / _NS_A_MS,
         whole=reporting.whole(rank.whole_ns.tolist(), rank.whole_calls.tolist(), rank.whole_span_ns),
+        reconciliation=reconcile(rank),
         decode=decode,
     )
 

@@ -17,8 +17,8 @@ _DTYPE_BYTES: Final = {
     "bfloat16": 2, "half": 2, "float16": 2, "float": 4, "float32": 4, "double": 8, "int": 4, "long": 8,
     "byte": 1, "uint8": 1, "int8": 1, "bool": 1,
 }  # fmt: skip
-#: A nanosecond count beyond this is damage (292 years do not fit either).
-_LARGEST_NS: Final = 1 << 62
+#: What 64 bits hold: 292 years.
+_LARGEST_NS: Final = (1 << 63) - 1
 
 
 class Event(NamedTuple):

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from campaign.errors import ConfigError
@@ -76,7 +76,7 @@ def table(extra: Sequence[tuple[str, str]] = ()) -> Table:
 
 @functools.cache
 def _with_extra(extra: tuple[tuple[str, str], ...]) -> Table:
-    shipped = tomllib.loads(resources.files("campaign.trace").joinpath("categories.toml").read_text("utf-8"))
+    shipped = tomllib.loads(Path(__file__).with_name("categories.toml").read_text("utf-8"))
     rules = tuple(
         Rule(
             CATEGORIES.index(rule["category"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,6 @@ import numpy as np
 from campaign.errors import TraceError
 from campaign.trace import events
 from campaign.trace.events import NO_ID, Spans, Trace
-from campaign.trace.source import open_sqlite
 
 _GRAPH_TABLE: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _KERNEL_TABLE: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -37,13 +37,11 @@ class _Names:
 
 def read_sqlite(path: Path) -> list[Trace]:
     """One trace a device in the order of devices; raises `TraceError` where the file is no nsys export."""
-    connection = open_sqlite(path)
     try:
-        return _read(path, connection)
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            return _read(path, connection)
     except sqlite3.Error as error:
         raise TraceError(f"{path}: {error}. Export it again: nsys export --type sqlite REPORT.nsys-rep.") from error
-    finally:
-        connection.close()
 
 
 def _read(path: Path, connection: sqlite3.Connection) -> list[Trace]:

@@ -13,10 +13,12 @@ import numpy as np
 
 from campaign.trace import events
 from campaign.trace.events import CollectiveArguments, Columns, Flags, Spans, Trace
-from campaign.trace.scan import scan_piece
+from campaign.trace.scan import PAD_BYTES, scan_piece
 from campaign.trace.source import PIECE_BYTES, pieces
 
 _BETWEEN: Final = re.compile(rb"\}\s*,\s*(?=\{\s*\"(?:ph|name|cat|pid|tid|ts|args|dur|id|s|bp)\")")
+#: The end of the last event and of the list of events.
+_LIST_END: Final = re.compile(rb"\}\s*\]")
 _LONGEST_CARRY: Final = 16 * PIECE_BYTES
 _TAIL_BYTES: Final = 1 << 16
 _HEAD_BYTES: Final = 1 << 18
@@ -31,20 +33,24 @@ def read_json(path: Path, progress: Callable[[float], None] | None = None) -> Tr
     """Read a Chrome trace, .json or .json.gz, whole or damaged; raises `TraceError` where it cannot be opened."""
     problems: list[str] = []
     columns, edges = Columns(), _Edges()
-    carry, size, done = b"", max(1, path.stat().st_size), 0
+    carry, total, done = b"", max(1, path.stat().st_size), 0
     for block in pieces(path, problems):
         done += len(block)
-        buffer = carry + block if carry else block
-        edges.see(buffer)
+        size = len(carry) + len(block)
+        buffer = b"".join((carry, block, bytes(PAD_BYTES)))
+        edges.see(buffer, size)
         cut = _last_boundary(buffer)
-        if cut == 0 and len(buffer) > _LONGEST_CARRY:
-            cut = len(buffer)
-        scan_piece(buffer[:cut], columns)
-        carry = buffer[cut:]
+        if cut == 0 and size > _LONGEST_CARRY:
+            cut = size
+        scan_piece(buffer, cut, columns)
+        carry = buffer[cut:size]
         if progress is not None:
-            progress(min(0.99, done / size))
+            progress(min(0.99, done / total))
+    if columns.events and not _LIST_END.search(carry):
+        problems.append("the file ends in the middle: it is cut; the whole events before the cut are used")
+        carry = carry if carry.rstrip().endswith(b"}") else b""
     if carry:
-        scan_piece(carry, columns)
+        scan_piece(carry + bytes(PAD_BYTES), len(carry), columns)
     return _trace(path, columns, edges, problems)
 
 
@@ -68,11 +74,11 @@ class _Edges:
         self.head = b""
         self.tail = b""
 
-    def see(self, buffer: bytes) -> None:
+    def see(self, buffer: bytes, size: int) -> None:
         """Keep the first and the last bytes of the file."""
         if not self.head:
-            self.head = buffer[:_HEAD_BYTES]
-        self.tail = buffer[-_TAIL_BYTES:]
+            self.head = buffer[: min(size, _HEAD_BYTES)]
+        self.tail = buffer[max(0, size - _TAIL_BYTES) : size]
 
     def value(self, key: str) -> Any:
         """The JSON value of a top-level key, from before or after the events; None where it is not there."""

@@ -192,6 +192,20 @@ class CollectiveStep(msgspec.Struct, frozen=True, kw_only=True):
     """The longest single call on any rank."""
 
 
+class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
+    """The trace's total against the profiler's own table of the same rank."""
+
+    table: str
+    """File name."""
+    table_ms: float
+    """The total that the table states."""
+    trace_ms: float
+    """Sum of all device events in the trace."""
+    difference_share: float
+    is_equal: bool
+    """Within half a percent."""
+
+
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
     """One rank's file."""
 
@@ -210,6 +224,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     outside_ms: float = 0.0
     whole: tuple[Category, ...] = ()
     """The whole file as one step: what remains to be said where no steps were found."""
+    reconciliation: Reconciliation | None = None
+    """Where a text table of this rank lies beside the trace (device events only)."""
     decode: Breakdown | None = None
 
 

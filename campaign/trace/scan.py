@@ -17,7 +17,8 @@ from campaign.trace.events import Columns, Flags, Ints
 
 Bytes = npt.NDArray[np.uint8]
 
-_PAD: Final = 64
+#: Bytes that must follow a piece.
+PAD_BYTES: Final = 64
 _QUOTES_A_HEAD: Final = 16
 _TIME_WIDTH: Final = 24
 _ID_WIDTH: Final = 12
@@ -37,12 +38,14 @@ _CATEGORIES: Final = {
 }
 
 
-def scan_piece(buffer: bytes, columns: Columns) -> None:
-    """Add every event of `buffer` (whole events, but for a cut end of the file) to `columns`."""
-    data = np.frombuffer(buffer + bytes(_PAD), np.uint8)
-    size = len(buffer)
-    quotes = np.flatnonzero(data == 34)
-    letters = data[quotes + 1]
+def scan_piece(buffer: bytes, size: int, columns: Columns) -> None:
+    """Add every event in the first `size` bytes (whole events, but for a cut end of the file) to `columns`.
+
+    At least `PAD_BYTES` follow them in `buffer`, so that every look ahead stays inside.
+    """
+    data = np.frombuffer(buffer, np.uint8)
+    quotes = np.flatnonzero(data[:size] == 34)
+    letters = data[1:][quotes]
     columns.events += _count_keys(data, quotes, letters, b"ph")
     quotes = np.concatenate([quotes, np.full(_QUOTES_A_HEAD + 2, size)])
     c_index = np.flatnonzero(letters == 99)
@@ -63,11 +66,14 @@ def scan_piece(buffer: bytes, columns: Columns) -> None:
     name = _names(buffer, columns, quotes[head[good] + 6] + 1, quotes[head[good] + 7])
     kinds = code[wanted[good]].astype(np.int64)
     columns.add((kinds, start[good], duration[good], name, lane[good] // 1000, correlation[wanted[good]]))
-    _scan_carefully(buffer, columns, quotes[anchors], code, wanted[~is_good])
+    left = wanted[~is_good]
+    if len(left):
+        _scan_carefully(buffer[:size], columns, quotes[anchors], code=code, left=left)
     named = _keys(data, quotes, np.flatnonzero(letters == 67), b"Collective name")
     owners = np.searchsorted(anchors, named) - 1
     owners = owners[(owners >= 0) & (code[np.maximum(owners, 0)] == events.KERNEL)]
-    _owned_collectives(columns, buffer, owners, quotes[anchors])
+    if len(owners):
+        _owned_collectives(buffer[:size], columns, quotes[anchors], owners)
 
 
 def _count_keys(data: Bytes, quotes: Ints, letters: Bytes, key: bytes) -> int:
@@ -92,8 +98,8 @@ def _codes(data: Bytes, quotes: Ints, anchors: Ints) -> npt.NDArray[np.int8]:
     length = quotes[anchors + 3] - at - 1
     letter = data[at + 1]
     code = np.zeros(len(anchors), np.int8)
-    for (first, size), value in _CATEGORIES.items():
-        code[(letter == first) & (length == size)] = value
+    for (first, letters), value in _CATEGORIES.items():
+        code[(letter == first) & (length == letters)] = value
     code[(code == events.OP) & (data[at + 2] != b"p"[0])] = 0
     code[(code == events.LAUNCH) & (letter == b"c"[0]) & (data[at + 2] != b"u"[0])] = 0
     code[(code == events.MEMCPY) & (data[at + 8] == b"s"[0])] = events.MEMSET
@@ -114,7 +120,7 @@ def _has_shape(data: Bytes, quotes: Ints, head: Ints) -> Flags:
 
 def _value_at(data: Bytes, closing: Ints) -> Ints:
     """Where the value begins after a key's closing quotation mark."""
-    at = np.minimum(closing + 2, len(data) - _PAD)
+    at = np.minimum(closing + 2, len(data) - PAD_BYTES)
     begin: Ints = at + (data[at] == 32)
     return begin
 
@@ -177,12 +183,12 @@ def _names(buffer: bytes, columns: Columns, start: Ints, stop: Ints) -> Ints:
     return np.fromiter((number(buffer[a:b], len(names)) for a, b in pairs), np.int64, len(start))
 
 
-def _scan_carefully(buffer: bytes, columns: Columns, positions: Ints, code: npt.NDArray[np.int8], left: Ints) -> None:
+def _scan_carefully(piece: bytes, columns: Columns, positions: Ints, *, code: npt.NDArray[np.int8], left: Ints) -> None:
     """Event by event what the fast path could not take; what cannot be read at all is counted as lost."""
     rows: list[tuple[int, int, int, int, int, int]] = []
     for index in left.tolist():
-        limit = int(positions[index + 1]) if index + 1 < len(positions) else len(buffer)
-        event = careful.read_event(buffer, int(positions[index]), limit)
+        limit = int(positions[index + 1]) if index + 1 < len(positions) else len(piece)
+        event = careful.read_event(piece, int(positions[index]), limit)
         columns.careful += 1
         if event is None:
             columns.lost += 1
@@ -194,11 +200,11 @@ def _scan_carefully(buffer: bytes, columns: Columns, positions: Ints, code: npt.
         columns.add((table[:, 0], table[:, 1], table[:, 2], table[:, 3], table[:, 4], table[:, 5]))
 
 
-def _owned_collectives(columns: Columns, buffer: bytes, owners: Ints, positions: Ints) -> None:
+def _owned_collectives(piece: bytes, columns: Columns, positions: Ints, owners: Ints) -> None:
     """Message sizes of the collectives whose kernels carry them (calls through c10d, not replayed)."""
     for owner in owners.tolist():
-        limit = int(positions[owner + 1]) if owner + 1 < len(positions) else len(buffer)
-        found = careful.read_collective(buffer, int(positions[owner]), limit)
+        limit = int(positions[owner + 1]) if owner + 1 < len(positions) else len(piece)
+        found = careful.read_collective(piece, int(positions[owner]), limit)
         if found is not None:
             key = (columns.name_id(found.kernel), found.message_bytes, found.group_size, found.dtype)
             columns.collectives[key] = columns.collectives.get(key, 0) + 1

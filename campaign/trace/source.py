@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,14 +33,6 @@ def _magic(path: Path, size: int) -> bytes:
             return file.read(size)
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}. Check the path and its permissions.") from error
-
-
-def open_sqlite(path: Path) -> sqlite3.Connection:
-    """The database, read-only; raises `TraceError` where it cannot be opened."""
-    try:
-        return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    except sqlite3.Error as error:
-        raise TraceError(f"{path}: {error}. Export it again: nsys export --type sqlite REPORT.nsys-rep.") from error
 
 
 def pieces(path: Path, problems: list[str]) -> Iterator[bytes]:

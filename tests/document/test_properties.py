@@ -61,6 +61,8 @@ OPEN = ("```", "````", "<pre>", "<script>", "<!--", "<?php", "<![CDATA[", "<<<<<
 SOUND = [piece for piece in PIECES if piece not in OPEN and not piece.startswith("<!-- campaign:")]
 calm, wild = (st.lists(st.sampled_from(some), max_size=6) for some in (SOUND, PIECES))
 pieces = st.one_of(calm, calm, calm, wild)
+#: A link defined inside a section may be used outside of it; what the machine writes defines none.
+bodies = pieces.map(lambda some: [piece for piece in some if not piece.startswith("[a]:")])
 
 
 @st.composite
@@ -69,7 +71,7 @@ def documents(draw: st.DrawFn) -> bytes:
     parts: list[str] = ["---\ntitle: x\n---"] if draw(st.booleans()) else []
     for section_id in draw(st.lists(st.sampled_from(IDS), unique=True, max_size=3)):
         parts += draw(pieces)
-        body = draw(st.one_of(section_texts, st.just("old"), pieces.map("\n".join)))
+        body = draw(st.one_of(section_texts, st.just("old"), bodies.map("\n".join)))
         is_hashed = draw(st.booleans())
         begin = begin_marker(section_id, body) if is_hashed else f"<!-- campaign:begin {section_id} -->"
         parts += [begin, body, f"<!-- campaign:end {section_id} -->"]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from campaign.load.endpoint import endpoint_of
 from campaign.load.plan import Limits, Plan
 from campaign.load.prompts import RandomIds, Sampling
 from campaign.load.share import Task, run_share
@@ -63,8 +64,6 @@ def test_fault__slow_headers_count_as_waiting(paced: PacedServer) -> None:
 def test_fault__nobody_listens() -> None:
     port = free_port()
     given = impatient("m", Limits(reconnect_s=0.5))
-    from campaign.load.endpoint import endpoint_of
-
     share = run_share(Task(plan=given, endpoint=endpoint_of(f"http://127.0.0.1:{port}")))
     assert {r.error.split(":")[0] for r in share.records} == {"unreachable"}
     assert len(share.records) == 4

@@ -173,7 +173,6 @@ def test_render__same_bytes_in_any_locale_and_hash_seed(tmp_path: Path) -> None:
 def test_shipped_templates__compile() -> None:
     renderer = Renderer([shipped_templates()])
     assert {"_macros.md.j2", "header.md.j2"} <= set(renderer.names())
-    written = renderer.render(
-        "header.md.j2", {"title": "T|x", "date": "2026", "model": "m", "hardware": "h", "engine": "e"}
-    )
+    variables = {"campaign": {"title": "T|x"}, "date": "2026", "model": "m", "hardware": "h", "engine": "e"}
+    written = renderer.render("header.md.j2", variables)
     assert written.startswith("# T\\|x\n\n**Date:** 2026  \n")

@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
-from campaign.server import ServerSpec, make_tiny_model, read_record, stop, vllm_spec
+from campaign.server import ServerRecord, ServerSpec, make_tiny_model, read_record, stop, vllm_spec
 
 ROOT = Path(__file__).parents[2]
 ARGS = ("--load-format", "dummy", "--dtype", "bfloat16", "--max-model-len", "512", "--max-num-seqs", "4")
@@ -64,3 +65,9 @@ def drill(tmp_path: Path) -> Iterator[Path]:
     record = read_record(tmp_path / "server.json")
     if record is not None:
         stop(record)
+
+
+def complete(record: ServerRecord, tokens: int = 8) -> None:
+    """One request of so many tokens."""
+    body = {"model": record.served_name, "prompt": "Hello", "max_tokens": tokens, "ignore_eos": True}
+    httpx.post(f"{record.url}/v1/completions", json=body, timeout=120, trust_env=False).raise_for_status()

@@ -1,0 +1,92 @@
+"""Fuzz target of the trace reader: any bytes give an analysis or one clear error, never another exception.
+
+Needs atheris (`pip install atheris`); run `python -m tests.fuzz.fuzz_trace CORPUS -max_total_time=3600 -timeout=20`.
+An empty CORPUS folder is filled with small traces first. Inputs that crash are kept in `tests/fuzz/found`, where
+`tests/trace/test_fuzz.py` reads them ever after.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from campaign.errors import TraceError
+from campaign.trace import analyze
+from tests.trace import generator
+from tests.trace.generator import LAYOUTS, Shape
+
+_TARGET = Path(tempfile.gettempdir()) / f"fuzz-{os.getpid()}.json"
+
+
+def check(data: bytes) -> None:
+    """Analyse `data` as a trace file; an exception that is no `TraceError` is a defect."""
+    _TARGET.write_bytes(data)
+    try:
+        found = analyze([_TARGET])
+    except TraceError:
+        return
+    finally:
+        _TARGET.unlink(missing_ok=True)
+    if found.decode is not None and found.decode.wall_ms.mean is not None:
+        total = sum(c.exposed_ms_per_step for c in found.decode.categories) + (found.decode.idle_ms_per_step or 0.0)
+        # Times that damage spreads over years keep fewer digits.
+        assert abs(total - found.decode.wall_ms.mean) <= 1e-9 * max(1.0, found.decode.wall_ms.mean)
+
+
+def seeds() -> list[bytes]:
+    """Small sound traces in every layout, plain and zipped."""
+    found = []
+    for number, layout in enumerate(LAYOUTS):
+        run = generator.simulate(Shape(seed=number, steps=5, layers=1, ranks=1, is_graph=number % 2 == 0))
+        text = generator.render(generator.chrome_events(run, 0), generator.header(run, 0), layout).encode()
+        found += [text, gzip.compress(text)]
+    return found
+
+
+def mutate(data: bytes, draw: random.Random) -> bytes:
+    """A few cuts, copies, flips and splices, as disks, writers and people make them."""
+    piece = bytearray(data)
+    for _ in range(draw.randint(1, 6)):
+        if not piece:
+            break
+        at, length = draw.randrange(len(piece)), draw.randint(1, 200)
+        kind = draw.randrange(6)
+        if kind == 0:
+            piece[at] = draw.randrange(256)
+        elif kind == 1:
+            del piece[at : at + length]
+        elif kind == 2:
+            piece[at:at] = piece[max(0, at - length) : at]
+        elif kind == 3:
+            piece[at:at] = draw.choice(
+                (b'"', b"{", b"}", b"\\", b",", b"-", b"e9", b"9" * 30, b"NaN", b"\xff", b"\x00")
+            )
+        elif kind == 4:
+            del piece[at:]
+        else:
+            other = draw.randrange(len(piece))
+            piece[at : at + length] = piece[other : other + length]
+    return bytes(piece)
+
+
+def main() -> None:
+    """Run atheris over the corpus named on the command line."""
+    import atheris
+
+    corpus = next((Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")), None)
+    if corpus is not None:
+        corpus.mkdir(parents=True, exist_ok=True)
+        if not any(corpus.iterdir()):
+            for number, data in enumerate(seeds()):
+                (corpus / f"seed-{number}").write_bytes(data)
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Damage by chance: a sample of the fuzz target's work, and every input that it ever found."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import fuzz_trace
+
+FOUND = sorted((Path(__file__).parent.parent / "fuzz" / "found").glob("*.bin"))
+SEEDS = fuzz_trace.seeds()
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_fuzz__inputs_found_before(path: Path) -> None:
+    fuzz_trace.check(path.read_bytes())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_fuzz__sample(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(25):
+        fuzz_trace.check(fuzz_trace.mutate(draw.choice(SEEDS), draw))
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_fuzz__many(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(500):
+        fuzz_trace.check(fuzz_trace.mutate(draw.choice(SEEDS), draw))

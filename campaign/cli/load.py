@@ -217,7 +217,9 @@ def _measure(bench: Bench, model: str, given: dict[str, Any]) -> Iterator[Cell]:
                 key = f"i{one.input_tokens}-c{one.concurrency}-q{one.rate}-r{repeat}"
                 rawfile.append(given["raw"], key, cell.seed, outcome.records)
             if given["vllm_result"]:
-                line = schema.encode(export.vllm_result(cell, outcome.records, model=model))
+                line = schema.encode(
+                    export.vllm_result(cell, outcome.records, model=model, burstiness=given["burstiness"])
+                )
                 files.append_line(given["vllm_result"], line)
             yield cell
 

@@ -151,15 +151,19 @@ def reconcile(state: CampaignState, wanted: Sequence[Wanted]) -> CampaignState:
     phases = [_reconcile_one(old.get(want.id), want) for want in wanted]
     names = {want.id for want in wanted}
     for entry in state.phases:
-        if entry.id not in names:
-            gone = msgspec.structs.replace(entry, status="skipped", reason="no longer in campaign.toml")
-            phases.append(gone)
+        if entry.id in names:
+            continue
+        # A person's veto outlives the entry in campaign.toml.
+        is_vetoed = entry.status == "skipped"
+        gone = msgspec.structs.replace(entry, status="skipped", reason="no longer in campaign.toml")
+        phases.append(entry if is_vetoed else gone)
     return msgspec.structs.replace(state, phases=tuple(phases))
 
 
 def _reconcile_one(old: PhaseState | None, want: Wanted) -> PhaseState:
     entry = old or PhaseState(id=want.id, kind=want.kind, reason="new")
-    was_dropped = entry.status == "skipped" and entry.reason == "no longer in campaign.toml"
+    if entry.status == "skipped" and entry.reason == "no longer in campaign.toml":
+        entry = _reopened(entry)
     entry = msgspec.structs.replace(
         entry, kind=want.kind, title=want.title, parameters=want.parameters, points_total=want.points_total
     )
@@ -175,10 +179,17 @@ def _reconcile_one(old: PhaseState | None, want: Wanted) -> PhaseState:
         )  # fmt: skip
     if entry.status == "done" and want.inputs and not entry.result_attempt:
         return msgspec.structs.replace(entry, status="pending", reason="no result is known")
-    if entry.status == "blocked" or was_dropped:
-        status = "done" if entry.result_attempt else "pending"
-        return msgspec.structs.replace(entry, status=status, reason="")
-    return entry
+    return _reopened(entry) if entry.status == "blocked" else entry
+
+
+def _reopened(entry: PhaseState) -> PhaseState:
+    """An entry that was set aside, as it would stand had it not been.
+
+    Its result is current only where no later attempt began and no changed input cleared what it was measured under.
+    """
+    is_current = entry.result_attempt == entry.last_attempt and (bool(entry.inputs) or entry.origin == "imported")
+    status: Status = "pending" if not entry.result_attempt else "done" if is_current else "stale"
+    return msgspec.structs.replace(entry, status=status, reason="" if status == "done" else "taken up again")
 
 
 def begin(

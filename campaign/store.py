@@ -63,6 +63,8 @@ class Store:
         self.templates = self.folder / "templates"
         self.recovered: list[str] = []
         """What had to be recovered at loading, said aloud by the caller."""
+        self.is_file_behind = False
+        """Whether what was loaded is not what campaign.json holds."""
         self._altered = b""
 
     # State
@@ -73,7 +75,7 @@ class Store:
         None where there is none yet. Raises `StateError` for a newer schema, or where nothing can be recovered.
         """
         self.recovered.clear()
-        self._altered = b""
+        self._altered, self.is_file_behind = b"", False
         try:
             data = self.state_path.read_bytes()
         except FileNotFoundError:
@@ -100,6 +102,7 @@ class Store:
         if newest.state_hash == file_hash:
             return state
         saved = self._decode(bytes(newest.state))
+        self.is_file_behind = saved != state
         if saved == state or any(event.state_hash == file_hash for event in logged):
             return saved  # a runner died between the log and the file
         self._altered = data
@@ -140,6 +143,7 @@ class Store:
             )
 
     def _recover(self, why: str) -> CampaignState:
+        self.is_file_behind = True
         for event in self._logged():
             try:
                 state = self._decode(bytes(event.state))

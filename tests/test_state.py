@@ -89,3 +89,42 @@ def test_add__stands_before_the_synthesis_and_only_once() -> None:
 def test_phase__an_unknown_id_names_those_that_exist() -> None:
     with pytest.raises(UsageError, match="Phases: a, b"):
         todo.phase(begun("a", "b"), "c")
+
+
+def test_reconcile__dropped_and_asked_for_otherwise_is_stale_at_once() -> None:
+    state = todo.reconcile(measured(begun("a"), "a"), [])
+    again = todo.reconcile(state, [wanted("a", {"x": "2"})])
+    assert (todo.phase(again, "a").status, todo.phase(again, "a").reason) == ("stale", "x 1 → 2")
+
+
+def test_reconcile__stale_then_blocked_then_freed_is_still_stale() -> None:
+    state = todo.reconcile(measured(begun("a"), "a"), [wanted("a", {"x": "2"})])
+    state = todo.reconcile(state, [wanted("a", {"x": "2"}, blocked="no GPU")])
+    assert todo.phase(todo.reconcile(state, [wanted("a", {"x": "2"})]), "a").status == "stale"
+
+
+def test_reconcile__begun_anew_then_blocked_then_freed_does_not_show_the_old_result_as_current() -> None:
+    state = todo.reconcile(measured(begun("a"), "a"), [wanted("a", {"x": "2"})])
+    state = todo.interrupt(todo.begin(state, "a", inputs={"x": "2"}, at="t"), "a", "stopped")
+    state = todo.reconcile(state, [wanted("a", {"x": "2"}, blocked="no GPU")])
+    assert todo.phase(todo.reconcile(state, [wanted("a", {"x": "2"})]), "a").status == "stale"
+
+
+def test_reconcile__a_veto_outlives_the_entry() -> None:
+    state = todo.reconcile(todo.skip(begun("a"), "a"), [])
+    assert todo.phase(todo.reconcile(state, [wanted("a")]), "a").status == "skipped"
+
+
+def test_reconcile__done_without_a_result_is_measured() -> None:
+    state = todo.change(begun("a"), "a", status="done")
+    assert todo.phase(todo.reconcile(state, [wanted("a")]), "a").status == "pending"
+
+
+def test_reset__leaves_earlier_points_behind() -> None:
+    entry = todo.phase(todo.reset(measured(begun("a"), "a"), "a"), "a")
+    assert (entry.status, entry.carry_from, entry.last_attempt) == ("pending", 2, 1)
+
+
+def test_begin__never_uses_the_number_of_a_folder_again() -> None:
+    state = todo.begin(begun("a"), "a", inputs={"x": "1"}, at="t", newest_folder=4)
+    assert todo.phase(state, "a").last_attempt == 5

@@ -37,8 +37,9 @@ class TerminalReporter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with _gone_terminal():
-            self._progress.stop()
+        if self._console.is_terminal:
+            with _gone_terminal():
+                self._progress.stop()
 
     def say(self, text: str) -> None:
         """A line that stays."""

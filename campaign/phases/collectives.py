@@ -106,7 +106,7 @@ def _points(config: CollectivesConfig) -> tuple[str, ...]:
 def _blocked_by(context: Context) -> str | None:
     if context.target.tensor_parallel == 1:
         return "TP 1 has no collectives: one rank holds the whole model."
-    return host.describe_occupants() if context.target.device == "cuda" else None
+    return None
 
 
 def _analyze(result: Result, _context: Context) -> Analysis:
@@ -182,5 +182,6 @@ KIND = PhaseKind(
     points=_points,
     analyze=_analyze,
     template="collectives.md.j2",
+    uses_device=True,
     blocked_by=_blocked_by,
 )

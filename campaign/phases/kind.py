@@ -152,5 +152,7 @@ class PhaseKind:
     """Further sections (id, template) from the same view, at the document's start."""
     sections_after: tuple[tuple[str, str], ...] = ()
     """Further sections (id, template) from the same view, at the document's end."""
+    uses_device: bool = False
+    """Measures the device itself: our server is stopped before it, another's processes on a GPU block it."""
     blocked_by: Callable[[Context], str | None] = lambda _context: None
     """A reason why this phase cannot be measured for this target (`TP 1 has no collectives`), or None."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import tenacity
 
-from campaign import lock
+from campaign import host, lock
 from campaign.config import PhaseEntry
 from campaign.errors import (
     EXIT_DOCUMENT,
@@ -123,7 +123,7 @@ class Runner:
         self._state = state
         self._settle_running()
         reconciled = self._campaign.reconciled(self._state)
-        if reconciled != loaded:
+        if reconciled != loaded or self._store.is_file_behind:
             self._save(reconciled, "opened")
 
     # The walk
@@ -134,7 +134,7 @@ class Runner:
         self._retry_failed()
         while True:
             self._check_stop()
-            entry = next((e for e in self._listed(until) if e.status in OPEN and self._is_measured(e)), None)
+            entry = self._next(self._listed(until))
             if entry is not None:
                 self._do(entry)
                 if entry.id == until or not self._imports_next():
@@ -146,6 +146,15 @@ class Runner:
                 break
         self._conclude()
 
+    def _next(self, listed: tuple[PhaseState, ...]) -> PhaseState | None:
+        """The next phase to measure: in the list's order, but first those that the running server serves as it is.
+
+        A load can take half an hour; a phase that needs the device for itself ends the server.
+        """
+        entries = [e for e in listed if e.status in OPEN and self._is_measured(e)]
+        served = [e for e in entries if self._server.serves(self._campaign.kinds[e.kind].server)]
+        return next(iter(served or entries), None)
+
     def _listed(self, until: str | None) -> tuple[PhaseState, ...]:
         """The todo list up to and with `until`; all of it where that is None."""
         phases = self._state.phases
@@ -154,7 +163,7 @@ class Runner:
 
     def _imports_next(self) -> bool:
         """Whether the next phase only takes in files: the document is then written once, with its sections in order."""
-        entry = next((e for e in self._state.phases if e.status in OPEN and self._is_measured(e)), None)
+        entry = self._next(self._state.phases)
         return entry is not None and bool(self._campaign.entry(entry).imports)
 
     def _retry_failed(self) -> None:
@@ -236,6 +245,8 @@ class Runner:
             self._import(typed)
             return
         context = self._campaign.context
+        if kind.uses_device and self._is_blocked_by_others(entry):
+            return
         if kind.server != "none":
             access = self._server.ensure(kind.server)
             context = msgspec.structs.replace(context, server=access)
@@ -249,6 +260,16 @@ class Runner:
         attempt = local.start(folder, entry.kind, entry.last_attempt, self._store.folder)
         self._save(change(self._state, phase_id, process=attempt.process), "started", phase_id)
         self._watch(entry, kind, attempt)
+
+    def _is_blocked_by_others(self, entry: PhaseState) -> bool:
+        """Free the device of our own server; whoever else holds a GPU blocks the phase: never a disturbed number."""
+        self._server.free_device()
+        occupants = host.describe_occupants() if self._campaign.context.target.device == "cuda" else None
+        if occupants is None:
+            return False
+        self._save(change(self._state, entry.id, status="blocked", reason=occupants), "blocked", entry.id)
+        self._reporter.say(f"{entry.id}: blocked: {occupants}")
+        return True
 
     def _import(self, typed: PhaseEntry) -> None:
         """What campaign.toml has come from elsewhere, taken in its phase's place."""

@@ -1,7 +1,8 @@
 """Prints the parameter shapes that vLLM itself makes: `python -m tests.model.engine_shapes TP EP LAYERS CONFIG …`.
 
-Models are built with parameters on the meta device (no memory, no weights) as rank 0 of a stand-in process group of TP ranks,
-in a process of its own, since vLLM's parallel state is global. One JSON line a model: shapes, or an error.
+Models are built with parameters on the meta device (no memory, no weights) as rank 0 of a stand-in process
+group of TP ranks, in a process of its own, since vLLM's parallel state is global. One JSON line a model: shapes,
+or an error.
 """
 
 from __future__ import annotations

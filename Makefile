@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 ENGINE ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 SETUP := $(VENV)/.installed-$(ENGINE)
 
-.PHONY: help run model test check proof golden clean setup lint
+.PHONY: help run model test check proof gpu-proof golden clean setup lint
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -39,6 +39,17 @@ check: $(SETUP) lint ## lint, types and the fast tests only
 
 proof: $(SETUP) ## the long drills (resumable)
 	$(PY) -m pytest -m proof
+
+GPU_EXAMPLES := h200-qwen3-30b-a3b h200-kimi-mini-int4
+gpu-proof: $(SETUP) ## the campaigns of doc/examples/h200-*, measured again on this machine's GPU, in build/gpu/
+	@nvidia-smi -L >/dev/null || { echo "error: no GPU answers (nvidia-smi -L)" >&2; exit 2; }
+	for name in $(GPU_EXAMPLES); do \
+	  mkdir -p build/gpu/$$name; cp -r doc/examples/$$name/campaign.toml doc/examples/$$name/models build/gpu/$$name/; \
+	  for model in build/gpu/$$name/models/*; do \
+	    $(PY) -c "import sys, pathlib; from campaign.server.tiny import make_tokenizer; make_tokenizer(pathlib.Path(sys.argv[1]))" $$model; \
+	  done; \
+	  $(PY) -m campaign --dir build/gpu/$$name resume; \
+	done
 
 golden: $(SETUP) ## update golden files
 	CAMPAIGN_GOLDEN=update $(PY) -m pytest -m "not proof and not vllm" -k golden

@@ -47,6 +47,8 @@ class TargetTable(_Table, frozen=True, kw_only=True):
     expert_parallel: int = 1
     variant: dict[str, str] = {}
     """What else names this target in the document."""
+    device: str = ""
+    """What results are about: `cpu`, or a GPU's name; empty = this machine. Elsewhere nothing is measured."""
 
 
 class ServerTable(_Table, frozen=True, kw_only=True):
@@ -101,7 +103,12 @@ class PhaseEntry(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     title: str
     parameters: dict[str, Any]
+    """As written, `imports` and `unavailable` among them."""
     typed: msgspec.Struct
+    imports: tuple[str, ...] = ()
+    """Files and folders whose results stand for a measurement here, relative to the campaign folder."""
+    unavailable: str = ""
+    """Why this phase has no numbers and is not to be measured, in the person's words."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,10 +200,22 @@ def phase_entry(
         )
     if kind.name != phase_id and phase_id in _RESERVED:
         raise complain.value((*place, "id"), f"{phase_id!r} names another section", "Write another id.")
-    typed = complain.table(kind.parameters, parameters, place)
+    own = {key: value for key, value in parameters.items() if key not in ("imports", "unavailable")}
     return PhaseEntry(
-        id=phase_id, kind=kind.name, title=str(entry.get("title", kind.title)), parameters=parameters, typed=typed
+        id=phase_id,
+        kind=kind.name,
+        title=str(entry.get("title", kind.title)),
+        parameters=parameters,
+        typed=complain.table(kind.parameters, own, place),
+        imports=_imports(entry.get("imports", []), complain, place),
+        unavailable=str(entry.get("unavailable", "")),
     )
+
+
+def _imports(value: Any, complain: _Complaints, place: tuple[Any, ...]) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(path, str) and path for path in value):
+        raise complain.value((*place, "imports"), f"{value!r} is no list of paths", 'Write imports = ["traces/"].')
+    return tuple(value)
 
 
 _RESERVED = ("summary", "method", "revisions", "environment", "synthesis")

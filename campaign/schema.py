@@ -67,6 +67,18 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     driver: str = ""
 
 
+class ImportedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file from elsewhere that a result was read from."""
+
+    path: str
+    """Relative to the campaign folder where it lies inside."""
+    hash: str
+    """Of its bytes."""
+    size_bytes: int
+    format: str
+    """Name of the importer that read it."""
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What a measurement wrote: envelope plus the kind's own data; never changed afterwards."""
 
@@ -90,6 +102,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     data: msgspec.Raw = msgspec.Raw(b"{}")
     """The kind's own result struct with raw samples."""
     notes: tuple[str, ...] = ()
+    origin: str = "measured"
+    """measured here, imported (measured elsewhere), or noted (known only from notes)."""
+    imported: tuple[ImportedFile, ...] = ()
+    """The files it was read from; empty where it was measured here."""
 
 
 def encode(value: object) -> bytes:

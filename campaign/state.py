@@ -170,7 +170,7 @@ def _reconcile_one(old: PhaseState | None, want: Wanted) -> PhaseState:
     if want.blocked and entry.status != "skipped":
         return msgspec.structs.replace(entry, status="blocked", reason=want.blocked)
     changed = differences(entry.inputs, want.inputs) if entry.inputs else []
-    if changed and entry.origin != "imported" and entry.status != "skipped":
+    if changed and entry.status != "skipped":
         # A new question: attempts count anew, the old numbers stay until new ones replace them.
         status: Status = "stale" if entry.result_attempt else "pending"
         return msgspec.structs.replace(
@@ -204,6 +204,7 @@ def begin(
     return change(
         state, phase_id, status="running", reason="", attempts=entry.attempts + 1, last_attempt=number,
         inputs=dict(inputs), started_at=at, process=None,
+        origin=_origin_after_reset(entry),
     )  # fmt: skip
 
 
@@ -214,6 +215,15 @@ def finish(state: CampaignState, phase_id: str, *, result_hash: str, duration_s:
         state, phase_id, status="done", reason="", result_attempt=entry.last_attempt, result_hash=result_hash,
         points_done=entry.points_total, duration_s=duration_s, process=None,
     )  # fmt: skip
+
+
+def accept_import(
+    state: CampaignState, phase_id: str, *, inputs: Mapping[str, str], result_hash: str, duration_s: float
+) -> CampaignState:
+    """A result from elsewhere is accepted as the begun attempt's; without `inputs` nothing makes it stale."""
+    entry = phase(finish(state, phase_id, result_hash=result_hash, duration_s=duration_s), phase_id)
+    origin = "imported" if entry.origin == "config" else entry.origin
+    return replace_phase(state, msgspec.structs.replace(entry, inputs=dict(inputs), origin=origin))
 
 
 def fail(state: CampaignState, phase_id: str, reason: str) -> CampaignState:

@@ -6,6 +6,7 @@ Commands are imported only when they are called, so that `status` stays light.
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import sys
 from pathlib import Path
@@ -27,6 +28,8 @@ COMMANDS = {
     "add": "edit",
     "skip": "edit",
     "reset": "edit",
+    "import": "import_",
+    "export": "export",
     "trace": "trace",
     "shapes": "shapes",
     "load": "load",
@@ -42,7 +45,8 @@ class _Group(click.Group):
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
-        loaded: Any = getattr(importlib.import_module(f"campaign.cli.{module}"), cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_") + ("_" if keyword.iskeyword(cmd_name) else "")
+        loaded: Any = getattr(importlib.import_module(f"campaign.cli.{module}"), name)
         return loaded if isinstance(loaded, click.Command) else None
 
 

@@ -24,7 +24,7 @@ _HTML_ENDS = (
     (re.compile(r" {0,3}<![A-Za-z]"), ">"),
 )
 #: Blocks in which text stands for itself, so that a marker in them is an example.
-_LITERAL = ("fence", "code_block", "blockquote_open")
+_LITERAL = ("fence", "code_block")
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     """A heading's text as it is written."""
     literal: tuple[tuple[int, int], ...] = ()
-    """Lines inside a list that are code or quoted."""
+    """Lines inside a list or a quote that are code."""
 
     def covers(self, line: int) -> bool:
         """Whether `line` is in it."""
@@ -82,7 +82,7 @@ class Blocks:
         )
 
     def is_literal(self, block: Block, line: int) -> bool:
-        """Whether text at `line` of `block` stands for itself: code, a quote, front matter, `<pre>`, `<script>`."""
+        """Whether text at `line` of `block` stands for itself: code, front matter, `<pre>`, `<script>`."""
         if block.type in (*_LITERAL, "front_matter", "heading_open"):
             return True
         if any(start <= line < end for start, end in block.literal):

@@ -27,6 +27,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """What to remember as last written by the machine, and to pass as `last_written` next time."""
     conflicts: dict[str, str] = {}
     """New texts that were not taken because their section's person changed the same lines."""
+    lines: dict[str, int] = {}
+    """Line (from 1) of each section's begin marker in `content`, for messages that name file and line."""
     edited: tuple[str, ...] = ()
     """Sections that carry a person's edit after this revision, conflicts among them."""
 
@@ -74,13 +76,13 @@ def revise(
         order=list(decisions),
         inserted={i for i, decision in decisions.items() if decision.state == "inserted"},
     )
-    if content != source:
-        _verify(content, structure, texts, decisions)
+    after = _verified(content, structure, texts, decisions) if content != source else structure
     return Revision(
         content=content,
         states={section_id: decision.state for section_id, decision in decisions.items()},
         written=_written(texts, decisions, known),
         conflicts={i: texts[i] for i, decision in decisions.items() if decision.state == "conflict"},
+        lines={section.id: section.begin_line for section in after.sections},
         edited=tuple(i for i, decision in decisions.items() if decision.is_edited),
     )
 
@@ -136,18 +138,19 @@ def _is_sound(section_id: str, text: str) -> bool:
     return [(section.id, section.text) for section in found] == [(section_id, text)]
 
 
-def _verify(content: bytes, structure: Structure, texts: Mapping[str, str], decisions: Mapping[str, _Decision]) -> None:
-    """Parse the result again: it must hold exactly the sections expected, each with its text."""
+def _verified(
+    content: bytes, structure: Structure, texts: Mapping[str, str], decisions: Mapping[str, _Decision]
+) -> Structure:
+    """The result parsed again: it must hold exactly the sections expected, each with its text."""
     expected = {section.id: section.text for section in structure.sections}
     expected |= {i: decision.text for i, decision in decisions.items() if decision.text is not None}
     try:
-        found = {section.id: section.text for section in Structure(content).sections}
-    except DocumentError as error:
-        found, problem = {}, str(error)
-    else:
+        after = Structure(content)
+        if {section.id: section.text for section in after.sections} == expected:
+            return after
         problem = "sections would get lost or appear"
-    if found == expected:
-        return
+    except DocumentError as error:
+        problem = str(error)
     for section_id, decision in decisions.items():
         if decision.text is not None and not _is_sound(section_id, decision.text):
             raise DocumentError(

@@ -54,19 +54,19 @@ class Structure:
     def refuse_look_alikes(self, wanted: Collection[str]) -> None:
         """Raise `DocumentError` for a marker of a `wanted` id that does not stand in the document but seems meant.
 
-        Meant are markers in a list or a paragraph, in HTML, misspelt, or with text beside them; not those in
-        code, a quote, front matter, `<pre>` or `<script>`, which are examples.
+        Meant are markers in a list, a quote or a paragraph, in HTML, misspelt, or with text beside them; not those
+        in code, front matter, `<pre>` or `<script>`, which are examples.
         """
         for line, section_id in self._look_alikes():
             if section_id not in wanted or section_id in self.ids:
                 continue
             block = self.blocks.at(line)
-            is_first = self.lines.text(line).lstrip(" \t-*+0123456789.)").startswith("<!--")
+            is_first = self.lines.text(line).lstrip(" \t-*+0123456789.)>").startswith("<!--")
             if block is None or self.blocks.is_literal(block, line) or not is_first:
                 continue
             raise DocumentError(
                 f"line {line + 1}: this marker of section {section_id} stands {_place(block)}, "
-                "so it bounds no section. Put it on a line of its own at the left edge, outside lists and HTML, "
+                "so it bounds no section. Put it on its own line at the left edge, outside lists, quotes and HTML, "
                 f"as `<!-- campaign:begin {section_id} -->` or `<!-- campaign:end {section_id} -->`.",
                 line=line + 1,
             )
@@ -203,6 +203,7 @@ def _place(block: Block) -> str:
     names = {
         "bullet_list_open": "in a list",
         "ordered_list_open": "in a list",
+        "blockquote_open": "in a quote",
         "html_block": "in other HTML, has text beside it, or is misspelt",
         "paragraph_open": "in a paragraph",
     }

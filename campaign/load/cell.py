@@ -18,6 +18,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     """Largest share of a core that one of its processes used while streams ran."""
     processes: int
     """Processes that shared the load."""
+    has_priority: bool = False
+    """Whether it could run before other work of its machine (needs the right to real-time scheduling)."""
     timestamps: str
     """kernel or reader."""
     missing_stamps: float = 0.0

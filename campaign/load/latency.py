@@ -120,16 +120,22 @@ def chunk_gaps_ns(record: Record) -> list[int]:
 
 
 def itls_ns(record: Record) -> list[float] | None:
-    """Inter-token latencies: a chunk of n tokens is n intervals of gap / n; null where tokens a chunk are unknown."""
+    """Inter-token latencies: a chunk of n tokens is n intervals of gap / n; null where tokens a chunk are unknown.
+
+    Events of one read have one stamp: they count as one chunk, as nothing finer is known of them.
+    """
     if record.chunk_tokens is None:
         return None
+    arrivals: dict[int, int] = {}
+    for time, tokens in zip(record.chunk_ns, record.chunk_tokens, strict=True):
+        arrivals[time] = arrivals.get(time, 0) + tokens
     intervals: list[float] = []
-    pending = 0
-    for gap, tokens in zip(chunk_gaps_ns(record), record.chunk_tokens[1:], strict=True):
-        pending += gap
-        if tokens:
-            intervals += [pending / tokens] * tokens
-            pending = 0
+    times = iter(arrivals.items())
+    before, _ = next(times, (0, 0))
+    for time, tokens in times:
+        if tokens:  # an event of no token lengthens the wait for the next one
+            intervals += [(time - before) / tokens] * tokens
+            before = time
     return intervals
 
 

@@ -80,7 +80,8 @@ class Sampler(threading.Thread):
 
     def run(self) -> None:
         """Sample until stopped."""
-        while not self._end.wait(self._interval_s):
+        # Sooner at first, so that short cells have samples too.
+        while not self._end.wait(self._interval_s * (0.3 if len(self.texts) < 3 else 1.0)):
             text = self._scraper.read_text()
             if text is None:
                 return

@@ -37,6 +37,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """Reads without a kernel stamp."""
     clock_step_ns: int
     """How far the wall clock was set meanwhile."""
+    has_priority: bool = False
+    """Whether it ran before other work of the machine."""
     wall_s: float
     """How long its streams ran."""
 
@@ -59,5 +61,6 @@ def share_of(run: Run, records: list[Record], cpu_before_s: float) -> Share:
         stamps=run.stamps,
         missing_stamps=run.missing_stamps,
         clock_step_ns=run.clock_step_ns,
+        has_priority=run.has_priority,
         wall_s=run.wall_s,
     )

@@ -17,10 +17,10 @@ from campaign.load.slo import Slo
 
 #: A client process above this share of a core had no time left to read.
 BUSY_LIMIT = 0.9
-#: The lag p99 may be so large a part of the median ITL (with kernel stamps: where reads held several events).
+#: With reader stamps: the lag p99 may be so large a part of the median ITL.
 LAG_LIMIT = 0.1
-#: A late reader finds several events in one read, which then share the last one's stamp: so many may.
-SHARED_READS_LIMIT = 0.01
+#: A late reader finds several events in one read, which then share the last one's stamp: above this it is said.
+SHARED_READS_LIMIT = 0.05
 CLOCK_STEP_LIMIT_MS = 1.0
 
 
@@ -138,8 +138,6 @@ def _client(shares: Sequence[Share], records: Sequence[Record], tokens: int, pac
     why = []
     if busy > BUSY_LIMIT:
         why.append(f"a client process used {busy:.0%} of a core")
-    if stamps == "kernel" and is_late and shared > SHARED_READS_LIMIT:
-        why.append(f"reads came up to {lag:.2f} ms late and {shared:.1%} of events share one with the event before")
     if stamps == "reader" and is_late:
         why.append(f"reader stamps lag {lag:.2f} ms behind at an ITL of {pace.p50:.2f} ms")
     step_ms = max((abs(share.clock_step_ns) for share in shares), default=0) / 1e6
@@ -150,6 +148,7 @@ def _client(shares: Sequence[Share], records: Sequence[Record], tokens: int, pac
         lag_ms_p99=lag,
         busy=busy,
         processes=len(shares),
+        has_priority=all(share.has_priority for share in shares),
         timestamps=stamps,
         missing_stamps=sum(share.missing_stamps for share in shares) / len(lags) if lags else 0.0,
         shared_reads=shared,
@@ -222,6 +221,9 @@ def _flags(
         flags.append(f"{len(short)} of {len(done)} answers ended before the asked length")
     if asked.concurrency and len(records) < asked.concurrency:
         flags.append("fewer requests than slots")
+    shared, events = sum(r.shared_reads for r in records), sum(len(r.chunk_ns) for r in records)
+    if shared > SHARED_READS_LIMIT * events:
+        flags.append(f"{shared / events:.1%} of events came in one read with the one before: their ITL is its mean")
     if window is None:
         flags.append("nothing was sent")
     return flags

@@ -6,9 +6,12 @@ late reader does not move a time; over TLS, and where a stamp is missing, the ti
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import select
 import time
+from collections.abc import Iterator
 
 import msgspec
 
@@ -28,6 +31,25 @@ MISSING_LIMIT = 0.01
 PRECONNECT_OPEN_LOOP = 32
 
 
+@contextlib.contextmanager
+def ahead_of_other_work() -> Iterator[bool]:
+    """Real-time scheduling where the system allows it: a reader that waits for its turn finds events piled up.
+
+    The loop sleeps between events and uses some 20 µs for each, so that little is taken from the server.
+    """
+    try:
+        before = os.sched_getscheduler(0), os.sched_getparam(0)
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, *before)
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What one process saw of a cell."""
 
@@ -41,6 +63,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """CPU time of this process in the loop (parsing comes later)."""
     stamps: str
     """kernel or reader."""
+    has_priority: bool = False
+    """Whether the loop ran before other work of the machine."""
     missing_stamps: int = 0
     """Reads for which the kernel gave no stamp."""
     clock_step_ns: int = 0
@@ -61,11 +85,12 @@ class Wire:
         self._requests: dict[int, Request] = {}
         self._missing = self._reads = 0
         self._ready_ns = 0
+        self._has_priority = False
         self._schedule: Schedule
 
     def run(self, start_ns: int | None = None) -> Run:
         """Send everything, read everything; `start_ns` lets several processes begin together."""
-        with StampGuard():
+        with StampGuard(), ahead_of_other_work() as self._has_priority:
             self._preconnect()
             if start_ns is not None:
                 time.sleep(max(0.0, (start_ns - time.time_ns()) / 1e9))
@@ -90,6 +115,7 @@ class Wire:
             wall_s=wall_ns / 1e9,
             cpu_s=time.process_time() - cpu,
             stamps="reader" if self._missing > MISSING_LIMIT * self._reads else "kernel",
+            has_priority=self._has_priority,
             missing_stamps=self._missing,
             clock_step_ns=time.time_ns() - start_ns - wall_ns,
         )

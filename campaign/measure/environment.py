@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import shutil
@@ -16,9 +15,9 @@ from typing import Any
 import psutil
 
 from campaign import schema
-from campaign.errors import ConfigError
+from campaign.host import read_model_config
 from campaign.measurement import Measurement, run_script
-from campaign.phases.environment import KIND, Config, Data, Gpu, ModelFacts
+from campaign.phases.environment import KIND, Config, Data, Gpu, facts_of_model
 
 PACKAGES = (
     "vllm",
@@ -96,25 +95,6 @@ def _topology() -> str:
     return shown.stdout.strip() if shown.returncode == 0 else ""
 
 
-def _model_facts(path: Path) -> ModelFacts:
-    try:
-        whole = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read as a model's config.json: {error}.") from error
-    text = whole.get("text_config", whole)
-    quantization = text.get("quantization_config") or whole.get("quantization_config") or {}
-    experts = text.get("n_routed_experts") or text.get("num_experts") or text.get("num_local_experts")
-    return ModelFacts(
-        architecture=str((whole.get("architectures") or [text.get("model_type", "unknown")])[0]),
-        layers=text.get("num_hidden_layers"),
-        hidden=text.get("hidden_size"),
-        experts=experts,
-        experts_active=text.get("num_experts_per_tok") if experts else None,
-        dtype=str(text.get("torch_dtype") or text.get("dtype") or whole.get("torch_dtype") or ""),
-        quantization=str(quantization.get("quant_method", "")),
-    )
-
-
 def _disturbances(gpus: Sequence[Gpu]) -> tuple[str, ...]:
     found = []
     load, cores = os.getloadavg()[0], psutil.cpu_count() or 1
@@ -160,7 +140,7 @@ def gather(config: Config) -> Data:
         versions=_versions(),
         disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
         load_average_1min=os.getloadavg()[0],
-        model=_model_facts(Path(config.target.config_path)),
+        model=facts_of_model(read_model_config(config.target.config_path)),
         disturbances=_disturbances(gpus),
         variables=_variables(),
     )
@@ -180,7 +160,7 @@ def main(argv: Sequence[str]) -> None:
     measurement.measure_point("machine", lambda: gather(measurement.config))
     data = schema.decode(bytes(measurement.points()[-1].data), Data)
     host = schema.Host(
-        hostname=data.hostname, platform=f"{data.system}, Linux {data.kernel}", cpu=data.cpu, cpu_count=data.cores,
+        hostname=data.hostname, platform=f"{data.system}, Linux {data.kernel}", cpu=data.cpu, cpu_count=data.cores or 0,
         device=data.gpus[0].name if data.gpus else "cpu", driver=data.driver,
     )  # fmt: skip
     measurement.write(data, host=host, versions=data.versions)

@@ -134,10 +134,6 @@ def _points(config: AttentionConfig) -> tuple[str, ...]:
     return ("peaks", *(key_of(point) for point in planned(config)))
 
 
-def _blocked_by(context: Context) -> str | None:
-    return host.describe_occupants() if context.target.device == "cuda" else None
-
-
 def _drift(point: AttentionPoint) -> tuple[str, ...]:
     if point.cpu_share is not None and point.cpu_share < LEAST_CPU_SHARE:
         return (f"other processes took {1 - point.cpu_share:.0%} of the CPU time",)
@@ -220,5 +216,5 @@ KIND = PhaseKind(
     points=_points,
     analyze=_analyze,
     template="attention.md.j2",
-    blocked_by=_blocked_by,
+    uses_device=True,
 )

@@ -106,12 +106,12 @@ def _points(config: CollectivesConfig) -> tuple[str, ...]:
 def _blocked_by(context: Context) -> str | None:
     if context.target.tensor_parallel == 1:
         return "TP 1 has no collectives: one rank holds the whole model."
-    return host.describe_occupants() if context.target.device == "cuda" else None
+    return None
 
 
 def _analyze(result: Result, _context: Context) -> Analysis:
     config, data = decode(result.config, CollectivesConfig), decode(result.data, CollectivesData)
-    rows, bursts = rows_of(data), bursts_of(data)
+    rows, bursts = rows_of(data, config.ranks), bursts_of(data)
     measured = [burst for burst in bursts if burst.us_per_call is not None]
     fits = tuple(fit for backend in config.backends if (fit := fit_of(rows, backend)) is not None)
     view = CollectivesView(
@@ -124,7 +124,7 @@ def _analyze(result: Result, _context: Context) -> Analysis:
         is_cpu=config.device == "cpu",
         environment=data.environment,
         drift=tuple(dict.fromkeys(text for point in data.points for text in drift_of(point))),
-        notes=result.notes,
+        notes=() if result.imported else result.notes,
     )
     return Analysis(view=view, quantities=_quantities(view, config, result), findings=_findings(view))
 
@@ -138,7 +138,7 @@ def _quantities(view: CollectivesView, config: CollectivesConfig, result: Result
     named: list[tuple[str, float | None, str, Source]] = [
         ("collectives.burst_ms", burst.ms if burst else None, "ms", measured),
         ("collectives.burst_graph_ms", burst.graph_ms if burst else None, "ms", measured),
-        ("collectives.burst_calls", float(config.burst_calls), "1", computed),
+        ("collectives.burst_calls", float(burst.calls if burst else config.burst_calls), "1", computed),
         ("collectives.burst_us_per_call", burst.us_per_call if burst else None, "us", measured),
         ("collectives.message_bytes", float(config.burst_bytes), "B", computed),
         ("collectives.alpha_us", fit.alpha_us if fit else None, "us", measured),
@@ -182,5 +182,6 @@ KIND = PhaseKind(
     points=_points,
     analyze=_analyze,
     template="collectives.md.j2",
+    uses_device=True,
     blocked_by=_blocked_by,
 )

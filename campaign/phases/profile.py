@@ -12,6 +12,7 @@ from campaign.model import read_model, shard
 from campaign.phases.kind import Analysis, Context, Figure, PhaseKind, ServerAccess, Target
 from campaign.schema import Finding, Quantity, Result, Source
 from campaign.trace import Breakdown, TraceAnalysis
+from campaign.trace.categories import bare_name
 from campaign.trace.result import Collective, CompiledKernel, Host, Kernel, Unclassified
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -104,6 +105,18 @@ class CategoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is nothing, where there is nothing."""
 
 
+class AllreducePath(msgspec.Struct, frozen=True, kw_only=True):
+    """All-reduces of one kernel."""
+
+    kernel: str
+    """Its name up to the first template argument or parenthesis."""
+    calls: float
+    """Calls a step."""
+    us_per_call: float
+    unexplained: float | None = None
+    """Calls beyond those that the model needs; the first path is held against the model, others serve nothing known."""
+
+
 class CaptureView(msgspec.Struct, frozen=True, kw_only=True):
     """One batch as the template sees it."""
 
@@ -129,6 +142,8 @@ class CaptureView(msgspec.Struct, frozen=True, kw_only=True):
     """Idle ms a step by reason."""
     is_cpu: bool
     """Ops of the CPU, not GPU kernels: idle is then the host's time outside any known op."""
+    paths: tuple[AllreducePath, ...]
+    """All-reduces by kernel, most calls first: an engine's own one beside NCCL's is another path."""
     allreduces: float | None
     """All-reduces found a step."""
     allreduces_expected: int | None
@@ -242,6 +257,23 @@ def _sum_row(name: str, members: list[CategoryRow], wall_ms: float, reason: str)
     )  # fmt: skip
 
 
+def _paths(capture: Capture, expected: int | None) -> tuple[AllreducePath, ...]:
+    decode = capture.analysis.decode
+    found = [one for one in decode.collectives if one.name == "allreduce"] if decode else []
+    made = []
+    for number, one in enumerate(sorted(found, key=lambda c: -c.calls_per_step)):
+        rest = one.calls_per_step - (expected or 0) if number == 0 else one.calls_per_step
+        made.append(
+            AllreducePath(
+                kernel=bare_name(one.kernel),
+                calls=one.calls_per_step,
+                us_per_call=one.us_per_call,
+                unexplained=None if expected is None else rest,
+            )
+        )
+    return tuple(made)
+
+
 def _capture_view(capture: Capture, config: Config) -> CaptureView | None:
     analysis, decode = capture.analysis, capture.analysis.decode
     if decode is None or decode.wall_ms.mean is None:
@@ -264,6 +296,7 @@ def _capture_view(capture: Capture, config: Config) -> CaptureView | None:
         idle_share=idle_ms / wall_ms if wall_ms else 0.0,
         idle=decode.idle,
         is_cpu=analysis.device == "cpu",
+        paths=_paths(capture, config.expected.allreduces_per_step),
         allreduces=next((row.calls for row in rows if row.name == "allreduce"), None),
         allreduces_expected=config.expected.allreduces_per_step,
         kernels=tuple(decode.kernels[:12]),
@@ -305,6 +338,10 @@ def _quantities(capture: Capture, view: CaptureView, config: Config, source: Sou
         yield quantity(f"profile.busy_share.{row.name}", category.share_of_busy, "1")
         yield quantity(f"profile.calls.{row.name}", row.calls, "1")
         yield quantity(f"profile.us_per_call.{row.name}", row.us_per_call, "us")
+    if len(view.paths) > 1:
+        yield quantity("profile.path_calls.allreduce", view.paths[0].calls, "1")
+        further_ms = sum(path.calls * path.us_per_call for path in view.paths[1:]) / 1e3
+        yield quantity("profile.further_paths_ms.allreduce", further_ms, "ms")
     unknown = sum(row.share or 0.0 for row in view.rows if row.name in ("other", "compiled"))
     yield quantity("profile.unclassified_share", unknown, "1")
     yield from _allreduce_quantities(decode, quantity_of=quantity)
@@ -332,14 +369,19 @@ def _allreduce_quantities(decode: Breakdown, *, quantity_of: object) -> Iterator
 
 def _findings(view: View) -> Iterator[Finding]:
     for capture in view.captures:
-        expected, found = capture.allreduces_expected, capture.allreduces
-        if expected and found is not None and round(found) != expected:
-            yield Finding(
-                id=f"profile.collective_calls.b{capture.batch}",
-                text=f"{found:.1f} all-reduces a step were found at batch {capture.batch}; the model's arithmetic "
-                f"gives {expected}.",
-                severity="notice",
-            )
+        expected = capture.allreduces_expected
+        for number, path in enumerate(capture.paths if expected else ()):
+            if path.unexplained is not None and abs(path.unexplained) >= 0.5:
+                against = (
+                    f"; the model's arithmetic gives {expected}"
+                    if number == 0
+                    else ": the model's arithmetic does not explain them"
+                )
+                yield Finding(
+                    id=f"profile.collective_calls.b{capture.batch}" + (f".{number}" if number else ""),
+                    text=f"{path.calls:.4g} all-reduce calls a step by {path.kernel} at batch {capture.batch}{against}.",
+                    severity="notice",
+                )
         for row in capture.rows:
             if row.is_below_floor:
                 yield Finding(

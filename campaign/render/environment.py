@@ -87,6 +87,15 @@ class _Generator(CodeGenerator):
         self.write("))")
 
 
+def _spaced(part: object) -> str:
+    """A part as markdown that keeps its blanks: they stand between words here, not at a value's edges."""
+    if isinstance(part, Markup) or not isinstance(part, str):
+        return str(as_markdown(part))
+    body = part.strip(" ")
+    lead = part[: len(part) - len(part.lstrip(" "))]
+    return lead + str(as_markdown(body)) + part[len(lead) + len(body) :] if body else part
+
+
 class MarkdownEnvironment(SandboxedEnvironment):
     """Jinja2 whose output is markdown: values are text unless a filter or the template itself made them markdown."""
 
@@ -110,7 +119,7 @@ class MarkdownEnvironment(SandboxedEnvironment):
     def joined(self, parts: Sequence[object]) -> str:
         """`a ~ b`: markdown where a part is markdown, else text."""
         if any(isinstance(part, Markup) for part in parts):
-            return Markup("".join(as_markdown(part) for part in parts))
+            return Markup("".join(_spaced(part) for part in parts))
         plain = (str(as_markdown(part)) if not isinstance(part, str) else str(part) for part in parts)
         return Text("".join(plain))
 

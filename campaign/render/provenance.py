@@ -8,7 +8,7 @@ import shlex
 
 import msgspec
 
-from campaign.schema import Result
+from campaign.schema import ImportedFile, Result
 
 _LINE = re.compile(r"<code>(?P<path>[^<]+)</code> \(sha256 <code>(?P<hash>[0-9a-f]{16,64})</code>\)")
 
@@ -32,6 +32,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The result file, relative to the campaign folder."""
     result_hash: str
     """sha256 of the result file."""
+    imported: tuple[ImportedFile, ...] = ()
+    """The files from elsewhere that it was read from: path, format, hash."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,7 @@ def provenance_of(result: Result, *, path: str, file_hash: str) -> Provenance:
         versions=dict(sorted(result.versions.items())),
         result_path=path,
         result_hash=file_hash,
+        imported=result.imported,
     )
 
 

@@ -8,12 +8,14 @@ from collections.abc import Callable
 import msgspec
 import tenacity
 
-from campaign import lock
+from campaign import host, lock
+from campaign.config import PhaseEntry
 from campaign.errors import (
     EXIT_DOCUMENT,
     EXIT_INTERRUPTED,
     EXIT_PHASE,
     EXIT_SERVER,
+    CampaignError,
     DocumentError,
     InterruptedRun,
     PhaseError,
@@ -24,6 +26,7 @@ from campaign.errors import (
 from campaign.launch import local
 from campaign.measurement import now_utc
 from campaign.phases.kind import PhaseKind
+from campaign.runner.importing import accept, read_imports
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.proposals import Planner, follow_ups
 from campaign.runner.reading import accept_synthesis, note_hypotheses, note_revision, read_all
@@ -131,10 +134,11 @@ class Runner:
         self._retry_failed()
         while True:
             self._check_stop()
-            entry = next((e for e in self._listed(until) if e.status in OPEN and self._is_measured(e)), None)
+            entry = self._next(self._listed(until))
             if entry is not None:
                 self._do(entry)
-                self._write()
+                if entry.id == until or not self._imports_next():
+                    self._write()
             elif until is not None and self._is_measured(phase(self._state, until)):
                 self._write()  # what an earlier run measured may not be written up yet
                 return
@@ -142,11 +146,25 @@ class Runner:
                 break
         self._conclude()
 
+    def _next(self, listed: tuple[PhaseState, ...]) -> PhaseState | None:
+        """The next phase to measure: in the list's order, but first those that the running server serves as it is.
+
+        A load can take half an hour; a phase that needs the device for itself ends the server.
+        """
+        entries = [e for e in listed if e.status in OPEN and self._is_measured(e)]
+        served = [e for e in entries if self._server.serves(self._campaign.kinds[e.kind].server)]
+        return next(iter(served or entries), None)
+
     def _listed(self, until: str | None) -> tuple[PhaseState, ...]:
         """The todo list up to and with `until`; all of it where that is None."""
         phases = self._state.phases
         names = [entry.id for entry in phases]
         return phases if until is None else phases[: names.index(until) + 1]
+
+    def _imports_next(self) -> bool:
+        """Whether the next phase only takes in files: the document is then written once, with its sections in order."""
+        entry = self._next(self._state.phases)
+        return entry is not None and bool(self._campaign.entry(entry).imports)
 
     def _retry_failed(self) -> None:
         """A new resume gives failed phases new attempts: the person may have mended the cause."""
@@ -222,11 +240,16 @@ class Runner:
         self._check_stop()
         entry = phase(self._state, phase_id)
         kind = self._campaign.kinds[entry.kind]
+        typed = self._campaign.entry(entry)
+        if typed.imports:
+            self._import(typed)
+            return
         context = self._campaign.context
+        if kind.uses_device and self._is_blocked_by_others(entry):
+            return
         if kind.server != "none":
             access = self._server.ensure(kind.server)
             context = msgspec.structs.replace(context, server=access)
-        typed = self._campaign.entry(entry)
         config = self._campaign.measurement_config(typed, context)
         inputs = self._campaign.inputs(typed)
         newest = self._store.newest_attempt(phase_id)
@@ -237,6 +260,27 @@ class Runner:
         attempt = local.start(folder, entry.kind, entry.last_attempt, self._store.folder)
         self._save(change(self._state, phase_id, process=attempt.process), "started", phase_id)
         self._watch(entry, kind, attempt)
+
+    def _is_blocked_by_others(self, entry: PhaseState) -> bool:
+        """Free the device of our own server; whoever else holds a GPU blocks the phase: never a disturbed number."""
+        self._server.free_device()
+        occupants = host.describe_occupants() if self._campaign.context.target.device == "cuda" else None
+        if occupants is None:
+            return False
+        self._save(change(self._state, entry.id, status="blocked", reason=occupants), "blocked", entry.id)
+        self._reporter.say(f"{entry.id}: blocked: {occupants}")
+        return True
+
+    def _import(self, typed: PhaseEntry) -> None:
+        """What campaign.toml has come from elsewhere, taken in its phase's place."""
+        self._reporter.say(f"{typed.id}: importing {', '.join(typed.imports)}")
+        inputs = self._campaign.inputs(typed)
+        self._save(begin(self._state, typed.id, inputs=inputs, at=now_utc()), "begin", typed.id)
+        try:
+            imported = read_imports(self._campaign, typed)
+        except CampaignError as error:
+            raise PhaseError(str(error)) from error
+        self._save(accept(self._campaign, self._state, typed.id, imported, inputs), "imported", typed.id)
 
     def _watch(self, entry: PhaseState, kind: PhaseKind, attempt: local.Attempt) -> None:
         def on_points(done: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from campaign import schema
+from campaign import importers, schema
 from campaign.config import Config, PhaseEntry, load, phase_entry
 from campaign.errors import ConfigError
 from campaign.phases.kind import Context, PhaseKind, Target
@@ -83,7 +83,20 @@ class OpenCampaign:
 
     @cached_property
     def device(self) -> Device:
-        return read_device()
+        """What results are about: campaign.toml's target.device, else this machine's."""
+        named = self.config.target.device
+        if not named:
+            return read_device()
+        return Device(kind="cpu" if named == "cpu" else "cuda", name=named, driver="")
+
+    @cached_property
+    def _elsewhere(self) -> str | None:
+        """Why nothing can be measured here, where the target is another machine's device."""
+        named = self.config.target.device
+        here = read_device() if named else None
+        if here is None or (here.kind == "cpu" if named == "cpu" else named.lower() in here.name.lower()):
+            return None
+        return f"it needs {named}, and this machine has {here.name}; results from there come in by `import`"
 
     @cached_property
     def context(self) -> Context:
@@ -122,6 +135,8 @@ class OpenCampaign:
         kind = self.kinds[entry.kind]
         if kind.synthesize is not None:
             return {}
+        if entry.imports:
+            return self._import_inputs(entry)
         fields = schema.builtins(self.measurement_config(entry))
         fields.pop("server", None)
         fields.pop("target", None)
@@ -140,6 +155,17 @@ class OpenCampaign:
             inputs["server.launcher"] = " ".join(server.command) if server.manage else server.url
         return inputs
 
+    def _import_inputs(self, entry: PhaseEntry) -> dict[str, str]:
+        """What an imported result depends on: the files, the parameters, the model; nothing of this machine."""
+        own = {key: value for key, value in entry.parameters.items() if key not in ("imports", "unavailable")}
+        inputs = {f"parameters.{name}": schema.encode(value).decode() for name, value in own.items()}
+        inputs |= {f"imports.{path}": text for path, text in importers.fingerprints(self._folder, entry.imports)}
+        inputs["importers"] = str(importers.VERSION)
+        path = self.context.target.config_path
+        if path:
+            inputs["model_config"] = schema.content_hash((self._folder / path).read_bytes())
+        return inputs
+
     def wanted(self, state: CampaignState) -> list[Wanted]:
         """Every phase as it is asked for now: campaign.toml's, then what a person or a rule added."""
         listed = {entry.id for entry in self.config.phases}
@@ -152,15 +178,21 @@ class OpenCampaign:
 
     def _want(self, entry: PhaseEntry) -> Wanted:
         kind = self.kinds[entry.kind]
-        blocked = kind.blocked_by(self.context) or self._forbidden(kind)
+        blocked = entry.unavailable or (None if entry.imports else self._obstacle(kind))
         is_measured = kind.synthesize is None
         config = self.measurement_config(entry) if is_measured and not blocked else None
         return Wanted(
             id=entry.id, kind=entry.kind, title=entry.title, parameters=entry.parameters,
             inputs=self.inputs(entry) if config else {},
-            points_total=len(kind.points(config)) if config else 0,
-            blocked=blocked,
+            points_total=len(kind.points(config)) if config and not entry.imports else 0,
+            blocked=blocked or None,
         )  # fmt: skip
+
+    def _obstacle(self, kind: PhaseKind) -> str | None:
+        """Why a phase cannot be measured here and now."""
+        if kind.synthesize is not None:
+            return kind.blocked_by(self.context)
+        return self._elsewhere or kind.blocked_by(self.context) or self._forbidden(kind)
 
     def _forbidden(self, kind: PhaseKind) -> str | None:
         """A reason why campaign.toml does not let this kind of phase run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import msgspec
@@ -23,9 +24,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     analysis: Analysis
 
 
-def scoped(quantities: tuple[Quantity, ...], entry: PhaseState) -> tuple[Quantity, ...]:
+def scoped(quantities: tuple[Quantity, ...], entry: PhaseState, origin: str = "measured") -> tuple[Quantity, ...]:
     """Quantities as a campaign knows them: they name the phase they are from.
 
+    Those of a result from elsewhere carry its origin.
     Those of a further phase of a kind carry its id in their names too, so that names stay unique.
     """
     head = entry.kind + "."
@@ -35,6 +37,8 @@ def scoped(quantities: tuple[Quantity, ...], entry: PhaseState) -> tuple[Quantit
             continue  # what is not this kind's own (the model's arithmetic) is known from the first phase
         name = f"{entry.id}.{quantity.name[len(head) :]}" if entry.id != entry.kind else quantity.name
         source = msgspec.structs.replace(quantity.source, phase=entry.id) if quantity.source else None
+        if source is not None and origin != "measured" and source.origin == "measured":
+            source = msgspec.structs.replace(source, origin=origin)
         made.append(msgspec.structs.replace(quantity, name=name, source=source))
     return tuple(made)
 
@@ -46,7 +50,10 @@ def read_phase(campaign: OpenCampaign, entry: PhaseState) -> Reading | None:
     if loaded is None or kind.analyze is None:
         return None
     result, result_hash = loaded
-    return Reading(entry=entry, result=result, result_hash=result_hash, analysis=kind.analyze(result, campaign.context))
+    # Paths in results and in the target are relative to the campaign folder.
+    with contextlib.chdir(campaign.store.folder):
+        analysis = kind.analyze(result, campaign.context)
+    return Reading(entry=entry, result=result, result_hash=result_hash, analysis=analysis)
 
 
 def read_all(campaign: OpenCampaign, state: CampaignState) -> dict[str, Reading]:
@@ -78,6 +85,8 @@ def row(campaign: OpenCampaign, entry: PhaseState, reading: Reading | None) -> R
         finished_at=reading.result.finished_at,
         duration_s=reading.result.duration_s,
         versions=reading.result.versions,
+        origin=reading.result.origin if reading.result.imported else entry.origin,
+        notes=reading.result.notes if reading.result.imported else (),
     )
 
 
@@ -112,7 +121,7 @@ def material(campaign: OpenCampaign, state: CampaignState, readings: Mapping[str
     findings: list[Finding] = []
     names: set[str] = set()
     for reading in readings.values():
-        for quantity in scoped(reading.analysis.quantities, reading.entry):
+        for quantity in scoped(reading.analysis.quantities, reading.entry, reading.result.origin):
             if quantity.name not in names:
                 names.add(quantity.name)
                 quantities.append(quantity)
@@ -167,4 +176,5 @@ def synthesis(campaign: OpenCampaign, state: CampaignState, readings: Mapping[st
     if kind is None or kind.synthesize is None:
         return None
     context: Context = campaign.context
-    return kind.synthesize(material(campaign, state, readings), context)
+    with contextlib.chdir(campaign.store.folder):
+        return kind.synthesize(material(campaign, state, readings), context)

@@ -25,6 +25,7 @@ from campaign.server import (
     ensure_ready,
     is_alive,
     past_load,
+    satisfies,
     stop,
     vllm_spec,
 )
@@ -110,6 +111,19 @@ class ServerKeeper:
 
     def _is_dead(self, record: ServerRecord) -> bool:
         return record.kind == "managed" and not is_alive(record)
+
+    def serves(self, need: ServerNeed) -> bool:
+        """Whether the server that runs now is what such a phase needs, without another load."""
+        record = self.record()
+        if need == "none" or record is None or record.kind == "attached" or record.state != "ready":
+            return False
+        return satisfies(record, server_spec(self._campaign, is_profiled=need == "profiled"))
+
+    def free_device(self) -> None:
+        """Stop the server that we started, so that the device is measured undisturbed."""
+        record = self.record()
+        if record is not None and record.kind != "attached":
+            self.stop()
 
     def stop(self) -> None:
         """Stop the server we started, verified; an attached one is let go of."""

@@ -14,6 +14,7 @@ from campaign.phases.kind import Analysis, Figure
 from campaign.render import Markdown, Renderer, provenance_of, shipped_templates
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reading import Reading, read_all, row, synthesis
+from campaign.schema import Result
 from campaign.state import CampaignState, DocumentState, PhaseState, SectionState
 
 
@@ -68,6 +69,16 @@ def template_folders(campaign: OpenCampaign) -> list[Path]:
     return [campaign.store.templates, shipped_templates()]
 
 
+def origin_notes(result: Result) -> tuple[str, ...]:
+    """Where numbers that were not measured here came from, for the reader of them; empty for those that were."""
+    if not result.imported:
+        return ()
+    names = [file.path for file in result.imported]
+    shown = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} further files"
+    said = {"noted": "Known only from notes, not measured here"}.get(result.origin, "Imported, not measured here")
+    return (f"{said}: {shown}.", *result.notes)
+
+
 class Composer:
     """Renders every section from results alone."""
 
@@ -104,7 +115,15 @@ class Composer:
         body = self._render(self._campaign.kinds[entry.kind].template, self._variables(reading.analysis, phase))
         self._draw(reading.analysis)
         source = provenance_of(reading.result, path=phase.result_path, file_hash=reading.result_hash)
-        return self._render("section.md.j2", {"phase": phase, "body": Markdown(body.strip()), "provenance": source})
+        return self._render(
+            "section.md.j2",
+            {
+                "phase": phase,
+                "body": Markdown(body.strip()),
+                "provenance": source,
+                "origin": origin_notes(reading.result),
+            },
+        )
 
     def _synthesis_sections(
         self, readings: Mapping[str, Reading]

@@ -49,7 +49,7 @@ def death_error(record: ServerRecord) -> ServerError:
             f"{what} without saying why.{last} Nobody asked it to stop: look for a killed worker in "
             f"{record.log_path}, then run again.",
             cause="died without a cause in its log",
-            is_transient=True,
+            is_transient=code is None or code <= 0,  # a positive code is its own decision, and will be the same again
         )
     return ServerError(
         f"{what}: {cause.text}. {advice(cause, record)}", cause=cause.text, is_transient=cause.is_transient

@@ -109,17 +109,26 @@ class LogReader:
         """The cause of a death; None where the log shows none."""
         self._close_message()
         own = [text for text in self._exceptions if not any(phrase in text for phrase in phrases.REPORTS_ANOTHER)]
-        texts = [*own[:1], *(self._causes[index] for index in sorted(self._causes)), *own[1:], *self._exceptions[:1]]
-        if self.fatal_line:
-            texts.append(self.fatal_line)
+        texts = [*own[:1], *(self._causes[index] for index in sorted(self._causes)), *own[1:]]
         if not texts:
-            return None
+            return self._killed_from_outside()
         for text in texts:
             for cause in phrases.CAUSES:
                 if re.search(cause.pattern, text):
                     shown = own[0] if own and text not in own else text
                     return RootCause(text=shown, advice=cause.advice, is_transient=cause.is_transient, is_known=True)
         return RootCause(text=texts[0])
+
+    def _killed_from_outside(self) -> RootCause | None:
+        """Processes that report each other's end, and none with an error of its own: one of them was killed."""
+        reports = [self.fatal_line] if self.fatal_line else self._exceptions[:1]
+        if not reports:
+            return None
+        return RootCause(
+            text=reports[0],
+            advice="No error stands before it: one of its processes was killed from outside. Run again.",
+            is_transient=True,
+        )
 
     def _take(self, raw: str) -> None:
         line = raw.rstrip()

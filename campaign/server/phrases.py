@@ -66,6 +66,9 @@ REPORTS_ANOTHER = (
     "EngineDeadError",
     "EngineCore died",
     "cancelled",
+    "died unexpectedly",
+    "Connection closed by peer",
+    "Connection reset by peer",
 )
 
 #: Lines after which the engine does not live on.

@@ -29,8 +29,8 @@ def find(record: ServerRecord) -> tuple[Presence, ServerRecord]:
             return ("orphans" if living_members(record) else "gone"), record
         return ("loading" if is_ours else "gone"), record
     models = probe.served_models(record)
-    if models is None:
-        return ("loading" if is_ours else "foreign"), record
+    if models is None:  # a tunnel or proxy accepts connections before its server is up
+        return "loading", record
     if record.served_name and record.served_name not in models:
         return "foreign", record
     return "ready", replace(record, served_name=record.served_name or (models[0] if models else ""))

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from campaign.errors import ServerError
 from campaign.server.record import ServerRecord
 
 
@@ -39,11 +40,20 @@ def client(record: ServerRecord, timeout_s: float) -> httpx.Client:
 
 
 def served_models(record: ServerRecord, timeout_s: float = 5.0) -> tuple[str, ...] | None:
-    """Names of the models a server lists; None where nobody answers as an OpenAI server."""
+    """Names of the models a server lists; None where nobody answers as an OpenAI server.
+
+    Raises `ServerError` where it wants an API key.
+    """
     try:
         with client(record, timeout_s) as http:
             answer = http.get("/v1/models")
-            listed = answer.json()
+        if answer.status_code in (401, 403):
+            raise ServerError(
+                f"{record.url} wants an API key (HTTP {answer.status_code}). Name the variable that holds it in "
+                "server.api_key_env.",
+                cause="no API key",
+            )
+        listed = answer.json()
         return tuple(str(model["id"]) for model in listed["data"])
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -71,25 +72,42 @@ def make_tiny_model(folder: Path, architecture: str = "deepseek", **overrides: A
         raise UsageError(f"No tiny model named {architecture!r}: write one of {', '.join(ARCHITECTURES)}.")
     contents = {
         "config.json": schema.encode_pretty(ARCHITECTURES[architecture] | overrides),
-        "tokenizer.json": _tokenizer_json(),
-        "tokenizer_config.json": schema.encode_pretty(
-            {
-                "tokenizer_class": "PreTrainedTokenizerFast",
-                "bos_token": "<s>",
-                "eos_token": "</s>",
-                "model_max_length": 2048,
-                "chat_template": "{% for m in messages %}{{ m['content'] }} {% endfor %}",
-            }
-        ),
     }
+    _write(folder, contents | _tokenizer(ARCHITECTURES[architecture]["vocab_size"]))
+    return folder
+
+
+def make_tokenizer(folder: Path) -> None:
+    """Write a byte-level tokenizer of as many entries as the model in `folder` has, so that it is served by itself.
+
+    Raises `UsageError` where there is no config.json.
+    """
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{folder / 'config.json'}: cannot be read: {error}.") from error
+    _write(folder, _tokenizer(config.get("text_config", config)["vocab_size"]))
+
+
+def _write(folder: Path, contents: dict[str, bytes]) -> None:
     for name, data in contents.items():
         path = folder / name
         if not path.exists() or path.read_bytes() != data:
             files.write_atomic(path, data)
-    return folder
 
 
-def _tokenizer_json() -> bytes:
+def _tokenizer(vocab_size: int) -> dict[str, bytes]:
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "model_max_length": 2048,
+        "chat_template": "{% for m in messages %}{{ m['content'] }} {% endfor %}",
+    }
+    return {"tokenizer.json": _tokenizer_json(vocab_size), "tokenizer_config.json": schema.encode_pretty(settings)}
+
+
+def _tokenizer_json(vocab_size: int) -> bytes:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -100,10 +118,10 @@ def _tokenizer_json() -> bytes:
     letters = [letter for letter in "etaoinshrdlucmfwypvbgkjqxz" if letter in vocabulary]
     for first in ["Ġ", *letters]:
         for second in letters:
-            if len(vocabulary) < _SHARED["vocab_size"] and first + second not in vocabulary:
+            if len(vocabulary) < vocab_size and first + second not in vocabulary:
                 merges.append((first, second))
                 vocabulary[first + second] = len(vocabulary)
-    while len(vocabulary) < _SHARED["vocab_size"]:  # every id that the model can sample decodes to something
+    while len(vocabulary) < vocab_size:  # every id that the model can sample decodes to something
         vocabulary[f"<extra_{len(vocabulary)}>"] = len(vocabulary)
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

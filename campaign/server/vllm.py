@@ -21,6 +21,8 @@ _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "PYTHONUNBUFFERED": "1",
+    # The deadline is ours (`ready_timeout_s`); vLLM's own of 600 s bites with several API servers.
+    "VLLM_ENGINE_READY_TIMEOUT_S": "86400",
     # A profile window that ends by max_iterations is exported inside execute_model: minutes, not seconds.
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "7200",
 }
@@ -75,7 +77,6 @@ def vllm_spec(
         argv.append("--enforce-eager")
     argv += list(args)
     environment = dict(_ENVIRONMENT)
-    environment["VLLM_ENGINE_READY_TIMEOUT_S"] = str(int(ready_timeout_s))
     environment["VLLM_CACHE_ROOT"] = str(folder / "state" / "vllm-cache")
     if local_model:
         environment["HF_HUB_OFFLINE"] = "1"

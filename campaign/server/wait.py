@@ -77,9 +77,11 @@ class _Wait:
         self._moved_at = self._judged_at = time.monotonic()
         self._phase_began_s = presence.age_s(record)
         self._phase = ""
+        self._looks = 0
 
     def step(self) -> ServerRecord | None:
         """Look once; the ready record, or None to look again."""
+        self._looks += 1
         has_news = self._log.poll() if self._log else False
         found, self._record = presence.find(self._record)
         if found == "foreign":
@@ -121,18 +123,18 @@ class _Wait:
             load_phase="ready",
             progress=None,
             phase_s=phase_s,
-            ready_s=presence.age_s(self._record) if self._record.ready_s is None else self._record.ready_s,
+            ready_s=self._ready_s(phase_s),
             has_profiler=self._has_profiler(),
         )
 
+    def _ready_s(self, phase_s: dict[str, float]) -> float | None:
+        """Seconds from start to ready; a server found ready at the first look was so before: then its log tells."""
+        if self._record.ready_s is not None:
+            return self._record.ready_s
+        return presence.age_s(self._record) if self._looks > 1 else sum(phase_s.values()) or None
+
     def _check_answer(self, answer: probe.Answer) -> None:
         """An answer that waiting will not better (4xx) ends the wait; a dying engine's 5xx is looked at again."""
-        if answer.problem.startswith(("HTTP 401", "HTTP 403")):
-            raise ServerError(
-                f"{self._record.url} wants an API key ({answer.problem}). Name the variable that holds it in "
-                "server.api_key_env.",
-                cause=answer.problem,
-            )
         if answer.problem.startswith(("HTTP 400", "HTTP 404", "HTTP 422")):
             raise ServerError(
                 f"{self._record.url} refuses a completion: {answer.problem}. Check target.model and server.url.",
@@ -165,6 +167,12 @@ class _Wait:
 
     def _check_deadline(self) -> None:
         elapsed_s = presence.age_s(self._record)
+        if elapsed_s > self._spec.ready_timeout_s and self._record.kind == "attached":
+            raise ServerError(
+                f"No OpenAI server answers at {self._record.url} (waited {elapsed_s:.0f} s). Start it, or correct "
+                "server.url.",
+                cause="no answer",
+            )
         if elapsed_s > self._spec.ready_timeout_s:
             raise ServerError(
                 f"The server is not ready {elapsed_s:.0f} s after its start (phase {self._phase}); the deadline is "

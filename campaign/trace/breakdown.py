@@ -82,8 +82,8 @@ def _categories(table: StepRows) -> tuple[result.Category, ...]:
         return ()
     busy, calls, exposed = table.busy.mean(axis=0), table.calls.mean(axis=0), table.exposed.mean(axis=0)
     found = []
-    for index in np.flatnonzero((busy > 0) | (calls > 0)).tolist():
-        share = table.exposed[:, index] / table.wall
+    for index in np.flatnonzero((busy > 0) | (calls > 0) | (exposed > 0)).tolist():
+        share = table.exposed[:, index] / np.maximum(table.wall, 1.0)
         found.append(
             result.Category(
                 name=CATEGORIES[index],
@@ -91,7 +91,7 @@ def _categories(table: StepRows) -> tuple[result.Category, ...]:
                 busy_ms_per_step=float(busy[index]) / _NS_A_MS,
                 exposed_ms_per_step=float(exposed[index]) / _NS_A_MS,
                 share_of_busy=float(busy[index] / busy.sum()) if busy.sum() else 0.0,
-                share_of_wall=float(exposed[index] / table.wall.mean()),
+                share_of_wall=float(exposed[index] / table.wall.mean()) if table.wall.any() else None,
                 us_per_call=float(busy[index] / calls[index]) / 1e3 if calls[index] else None,
                 share_median=quantile(share, 0.5),
                 share_p10=quantile(share, 0.1),

@@ -72,6 +72,7 @@ def test_revise__same_line_changed_by_both_keeps_the_persons_text() -> None:
     revision = revise(source, {"gemm": NEW, "macro": "y"}, last_written={"gemm": OLD})
     assert revision.states == {"gemm": "conflict", "macro": "updated"}
     assert revision.conflicts == {"gemm": NEW}
+    assert revision.lines == {"gemm": 3, "macro": 17}
     assert text_of(revision.content) == edited
     assert text_of(revision.content, "macro") == "y"
     assert revision.written == {"gemm": OLD, "macro": "y"}

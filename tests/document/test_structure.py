@@ -13,14 +13,16 @@ EXAMPLES = {
     "indented code": f"text\n\n    {B}\n    x\n    {E}\n",
     "pre": f"<pre>\n{B}\n\n{E}\n</pre>\n",
     "script": f"<script>\n{B}\n\n{E}\n</script>\n",
-    "quote": f"> {B}\n> x\n> {E}\n",
     "inline code": f"Write `{B}` and `{E}`.\n",
     "front matter": f"---\na: |\n  x\n{B}\n{E}\n---\n",
+    "fence in quote": f"> ```\n> {B}\n> {E}\n> ```\n",
     "fence in list": f"- a\n\n  ```\n  {B}\n  {E}\n  ```\n",
     "heading": f"# About {B}\n",
     "table": f"| a |\n|---|\n| {B} |\n",
 }
 MEANT = {
+    "quote": f"> {B}\n> x\n> {E}\n",
+    "quote in list": f"1. > {B}\n   > {E}\n",
     "list": f"- a\n\n  {B}\n  x\n  {E}\n",
     "lazy paragraph": f"text\n    {B}\n    {E}\n",
     "html": f"<div>\n{B}\nx\n{E}\n</div>\n",

@@ -161,6 +161,17 @@ def test_bench__short_answers_are_flagged(paced: PacedServer) -> None:
     assert any("ended before the asked length" in flag for flag in cell.flags)
 
 
+def test_bench__a_cell_bound_by_its_client_is_run_again_with_more_processes(paced: PacedServer) -> None:
+    """With reader stamps one process cannot follow 32 streams without a pause to a tenth of their pace."""
+    said: list[str] = []
+    endpoint = paced.endpoint(has_kernel_stamps=False)
+    load = Load(requests=64, input_tokens=4, output_tokens=40, concurrency=32)
+    cell = Bench(endpoint, "itl=200", RandomIds, say=said.append).run_cell(load).cell
+    assert any("again with 2 client processes" in text for text in said)
+    assert cell.client.processes == 2
+    assert (cell.completed, cell.failed) == (64, 0)
+
+
 def test_search__finds_the_knee(paced: PacedServer) -> None:
     searching = Search(bench(paced, "itl=10000;slots=4", slo=Slo(ttft_ms=60)), input_tokens=4, output_tokens=12)
     with ahead_of_others(paced.process.pid):

@@ -41,6 +41,13 @@ def test_latency__definitions() -> None:
     assert latency.itls_ns(one) == [5 * MS] * 2 + [5 * MS] * 4
 
 
+def test_latency__events_of_one_read_are_one_chunk() -> None:
+    piled_up = record(10, 30, 30, 40)
+    assert latency.itls_ns(piled_up) == [10 * MS, 10 * MS, 10 * MS]
+    assert latency.chunk_gaps_ns(piled_up) == [20 * MS, 0, 10 * MS]
+    assert latency.itls_ns(record(10, 20, 30, tokens=(1, 0, 2))) == [10 * MS, 10 * MS]
+
+
 def test_latency__what_is_unknown_is_null() -> None:
     silent = Record(index=0)
     assert latency.ttft_ns(silent) is None

@@ -18,6 +18,7 @@ from campaign.load.bench import Bench, Outcome
 from campaign.load.endpoint import Endpoint, endpoint_of
 from campaign.load.plan import Limits
 from campaign.load.prompts import RandomIds, Sampling, TextIds
+from campaign.load.scrape import Scraper
 from campaign.load.sources import PromptChoice, choose_prompts
 from campaign.load.summary import Asked
 from campaign.load.workload import Load, plan_of
@@ -86,6 +87,9 @@ def test_vllm__tokens_are_the_servers_and_prompts_are_exact(vllm: Served) -> Non
     assert cell.itl_ms.n == 48 * 15
     assert cell.client.timestamps == "kernel"
     assert cell.server.prefill_tok_s is not None
+    scraper = Scraper(vllm.endpoint)
+    assert (scraper.read_kv_capacity() or 0) > 512
+    scraper.close()
 
 
 @pytest.mark.vllm

@@ -32,7 +32,9 @@ def serve(port: int, name: str) -> None:
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self, body: bytes) -> None:
-            self.send_response(200)
+            key = os.environ.get("STANDIN_KEY")
+            is_known = not key or self.headers.get("Authorization") == f"Bearer {key}"
+            self.send_response(200 if is_known else 401)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -26,6 +26,7 @@ from campaign.server import (
     find,
     is_alive,
     launch,
+    phrases,
     probe,
     read_record,
     stop,
@@ -141,6 +142,22 @@ def test_drill__killed_while_loading(victim: str, tmp_path: Path) -> None:
             wait_ready(record, spec)
         assert time.monotonic() - began < 45
         assert "died in load phase" in str(caught.value)
+    finally:
+        stop(record, spec)
+    assert nothing_left(record, spec)
+
+
+@pytest.mark.proof
+def test_drill__worker_stopped_while_loading_is_a_stall(tmp_path: Path) -> None:
+    spec = tiny_spec(tmp_path, tensor_parallel=2)
+    spec = msgspec.structs.replace(spec, stall_limits_s=dict.fromkeys(phrases.LOAD_PHASES, 20.0))
+    record = launch(spec, tmp_path / "server.log", lambda _record: None)
+    try:
+        until(lambda: member(record, "Worker") is not None, 120)
+        kill(record, "Worker", signal.SIGSTOP)
+        with pytest.raises(ServerError, match=r"done nothing for \d+ s in load phase") as caught:
+            wait_ready(record, spec)
+        assert caught.value.is_transient
     finally:
         stop(record, spec)
     assert nothing_left(record, spec)

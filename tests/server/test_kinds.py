@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from campaign.errors import ConfigError, ServerError
@@ -69,6 +71,45 @@ def test_attached__wrong_name_is_refused_by_name(
     until_open(port)
     with pytest.raises(ServerError, match="answers as theirs, not as mine"):
         wait_ready(record, spec)
+
+
+def test_attached__nobody_there(tmp_path: Path) -> None:
+    port = free_port()
+    spec = msgspec.structs.replace(attached_spec(f"http://127.0.0.1:{port}"), ready_timeout_s=1.0)
+    with pytest.raises(ServerError, match=f"No OpenAI server answers at http://127.0.0.1:{port}"):
+        ensure_ready(None, spec, log_path=tmp_path / "log", save=lambda _record: None)
+
+
+def test_attached__no_openai_server(tmp_path: Path) -> None:
+    """A plain web server (or a tunnel whose end is not up yet) is waited for, then told."""
+    port = free_port()
+    words = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL, cwd=tmp_path) as child:
+        try:
+            until_open(port)
+            spec = msgspec.structs.replace(attached_spec(f"http://127.0.0.1:{port}"), ready_timeout_s=1.0)
+            with pytest.raises(ServerError, match="No OpenAI server answers"):
+                ensure_ready(None, spec, log_path=tmp_path / "log", save=lambda _record: None)
+            assert child.poll() is None
+        finally:
+            child.terminate()
+
+
+def test_attached__api_key_from_the_named_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    words = [sys.executable, STANDIN, ready_line(tmp_path), str(port), "locked", "0", str(tmp_path / "starts")]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ | {"STANDIN_KEY": "s3cret"}) as child:
+        try:
+            until_open(port)
+            spec = attached_spec(f"http://127.0.0.1:{port}", api_key_env="MY_KEY")
+            with pytest.raises(ServerError, match="wants an API key"):
+                ensure_ready(None, spec, log_path=tmp_path / "log", save=lambda _record: None)
+            monkeypatch.setenv("MY_KEY", "s3cret")
+            record = ensure_ready(None, spec, log_path=tmp_path / "log", save=lambda _record: None)
+            assert record.state == "ready"
+            assert b"s3cret" not in msgspec.json.encode(record)
+        finally:
+            child.terminate()
 
 
 def until_open(port: int) -> None:
@@ -157,7 +198,8 @@ def test_reuse__profiler_is_a_plus(tmp_path: Path) -> None:
         "m", port=18001, campaign_dir=tmp_path, args=["--max-num-seqs", "4"], profile_dir=tmp_path / "p"
     )
     other = vllm_spec("m", port=18001, campaign_dir=tmp_path, args=["--max-num-seqs", "8"])
-    assert plain.spec_hash == profiled.spec_hash != other.spec_hash
+    patient = vllm_spec("m", port=18001, campaign_dir=tmp_path, args=["--max-num-seqs", "4"], ready_timeout_s=9.0)
+    assert plain.spec_hash == profiled.spec_hash == patient.spec_hash != other.spec_hash
     with_profiler = ServerRecord(
         state="ready", url=plain.base_url, spec_hash=plain.spec_hash, has_profiler=True,
         profile_dir=str((tmp_path / "p").resolve()),

@@ -313,7 +313,7 @@ def truth(run: Run, rank: int) -> list[StepTruth]:
         exposed = _exposed(mine.events, first[i], end) if end is not None else {}
         wall = None if end is None else end - first[i]
         idle = None if wall is None else wall - sum(exposed.values())
-        wait, transfer = _waiting(run, rank, i)
+        wait, transfer = waiting(run, rank, i)
         plan = run.plan[i]
         found.append(StepTruth(plan.kind, plan.batch, wall, dict(busy), dict(calls), exposed, idle, wait, transfer))
     return found
@@ -333,7 +333,7 @@ def _exposed(events: list[Event], begin: int, end: int) -> dict[str, int]:
     return dict(credit)
 
 
-def _waiting(run: Run, rank: int, step: int) -> tuple[int, int]:
+def waiting(run: Run, rank: int, step: int) -> tuple[int, int]:
     """Waiting for the last rank, and the rest, over the collectives of a step."""
     if len(run.ranks) < 2:
         return 0, 0

@@ -45,8 +45,10 @@ def check(scene: Scene) -> tuple[Law, ...]:
 def _parts(scene: Scene, burst_ms: float) -> list[tuple[str, float]]:
     """What is known to be in the difference: waiting, and calls that the burst does not have."""
     value = scene.readings.value
-    calls, wait_us, burst_calls = (
-        value("profile.calls.allreduce"), value("profile.allreduce_wait_us"), value("collectives.burst_calls"),
+    calls = value("profile.path_calls.allreduce")
+    calls = value("profile.calls.allreduce") if calls is None else calls
+    wait_us, burst_calls = (
+        value("profile.allreduce_wait_us"), value("collectives.burst_calls"),
     )  # fmt: skip
     parts = []
     if calls is not None and wait_us:
@@ -54,4 +56,6 @@ def _parts(scene: Scene, burst_ms: float) -> list[tuple[str, float]]:
     if calls is not None and burst_calls and calls > burst_calls + 0.5:
         more = calls - burst_calls
         parts.append((f"{whole(more)} more call{'s' if more != 1 else ''}", more * burst_ms / burst_calls))
+    if further_ms := value("profile.further_paths_ms.allreduce"):
+        parts.append(("another path", further_ms))
     return parts

@@ -66,7 +66,8 @@ def _from_counts(context: int, generation: int) -> Announcement:
 def announcements(names: Sequence[str], step_regex: str | None) -> dict[int, Announcement]:
     """Index of a name → its announcement; with `step_regex` only names that it finds (groups `batch`, `kind` are read).
 
-    Engine names win over ProfilerStep#, whose steps count as decode: nothing says otherwise. Raises `UsageError` for a pattern that is none.
+    Engine names win over ProfilerStep#, whose steps count as decode: nothing says otherwise.
+    Raises `UsageError` for a pattern that is none.
     """
     if step_regex is not None:
         return _by_regex(names, step_regex)

@@ -74,7 +74,6 @@ def _read(files: Sequence[Path], ask: Ask) -> Imported:
     made = msgspec.structs.replace(
         config,
         device="cuda",
-        linears=tuple(linear for linear in config.linears if linear.kind in kinds),
         batch=batches,
         samples=1,
     )
@@ -84,12 +83,12 @@ def _read(files: Sequence[Path], ask: Ask) -> Imported:
             is_measured=False,
             cache_bytes=0,
         ),
-        points=tuple(_point(known[kind], m, rows) for (kind, m), rows in points.items()),
+        points=tuple(_point(linear, m, points.get((linear.kind, m), ())) for m in batches for linear in config.linears),
     )
     left = [linear.kind for linear in config.linears if linear.kind not in kinds]
     notes = ["Times as a CSV lists them: whether weights came from the cache is not known."]
     if left:
-        notes.append(f"Not in the file, so a step's sum lacks them: {', '.join(left)}.")
+        notes.append(f"Not in the file, so a step's sum is not known: {', '.join(left)}.")
     return Imported(config=made, data=data, host=Host(device=ask.device_name), notes=tuple(notes))
 
 
@@ -111,11 +110,12 @@ def _point(linear: Linear, m: int, rows: Sequence[Row]) -> GemmPoint:
     return GemmPoint(
         kind=linear.kind,
         m=m,
-        kernel=rows[0].kernel,
+        kernel=rows[0].kernel if rows else "",
         dtype=linear.dtype,
         bytes_per_weight=linear.bytes_per_weight,
-        cold_us=(tuple(row.us for row in rows),),
+        cold_us=(tuple(row.us for row in rows),) if rows else (),
         is_correct=True,
+        notes=() if rows else ("not in the file",),
     )
 
 

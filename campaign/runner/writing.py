@@ -12,10 +12,11 @@ from campaign.document import adopt_headings, revise
 from campaign.errors import DocumentError
 from campaign.phases.kind import Analysis, Figure
 from campaign.render import Markdown, Renderer, provenance_of, shipped_templates
+from campaign.render.escape import text as escape_text
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reading import Reading, read_all, row, synthesis
 from campaign.schema import Result
-from campaign.state import CampaignState, DocumentState, PhaseState, SectionState
+from campaign.state import OPEN, CampaignState, DocumentState, PhaseState, SectionState
 
 
 class Composition(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +156,10 @@ class Composer:
     def _header(self, readings: Mapping[str, Reading]) -> str | None:
         reading = next((r for r in readings.values() if r.entry.kind == "environment"), None)
         if reading is None:
-            return None
+            # Where no environment will ever be known, the title alone begins the document.
+            coming = [e for e in self._state.phases if e.kind == "environment" and e.status in OPEN]
+            is_hopeless = bool(readings) and not coming
+            return f"# {escape_text(self._campaign.config.campaign.title)}\n" if is_hopeless else None
         phase = row(self._campaign, reading.entry, reading)
         return self._render(
             "header.md.j2", {**self._variables(reading.analysis, phase), "date": phase.finished_at[:10]}

@@ -53,8 +53,12 @@ def test_import__is_kept_by_a_resume_that_has_nothing_to_measure(folder: Path) -
     assert run(folder, "resume").return_value == 0
     assert entry(folder, "collectives").status == "done"
     assert (folder / "state" / "results" / "collectives" / "1" / "result.json").read_bytes() == before
-    document = (folder / "doc" / "report.md").read_text() if (folder / "doc" / "report.md").exists() else ""
+    document = (folder / "doc" / "report.md").read_text()
+    assert document.startswith("# Profiling campaign\n")
+    assert "> Imported, not measured here: " in document
+    assert "> Not measured here: collectives (imported)." in document
     assert "measured in" not in document
+    assert run(folder, "check").return_value == 0
 
 
 def test_import__stays_when_parameters_of_its_phase_change(folder: Path) -> None:

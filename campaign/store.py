@@ -216,11 +216,12 @@ class Store:
         """An event that changes no state."""
         files.append_line(self.events_path, schema.encode(Event(at=now_utc(), what=what, phase=phase, detail=detail)))
 
-    def remove_temporaries(self) -> int:
-        """Remove what killed writers left behind; returns how many."""
-        folders = [self.state_folder, self.folder / "doc", self.folder / "doc" / "figures", self.sections_folder]
+    def remove_temporaries(self, document: Path) -> int:
+        """Remove what killed writers left behind, beside the document too; returns how many."""
+        folders = [self.state_folder, self.sections_folder, self.state_folder / "adopted"]
+        folders += [self.conflict_path("any").parent, document.resolve().parent, document.parent / "figures"]
         folders += [path for path in self.results_folder.glob("*/*") if path.is_dir()]
-        return sum(files.remove_temporaries(folder) for folder in folders if folder.is_dir())
+        return sum(files.remove_temporaries(folder) for folder in set(folders) if folder.is_dir())
 
     # Results
 

@@ -124,3 +124,16 @@ def test_result__altered_is_refused(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(StateError, match="is gone"):
         store.read_result(entry)
+
+
+def test_temporaries__are_removed_beside_the_document_wherever_it_is(tmp_path: Path) -> None:
+    store = Store(tmp_path / "campaign")
+    elsewhere = tmp_path / "notes" / "report.md"
+    link = store.folder / "report.md"
+    for folder in (store.state_folder, store.results_folder / "a" / "1", elsewhere.parent, store.sections_folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{files.TEMPORARY_PREFIX}x").touch()
+    elsewhere.touch()
+    link.symlink_to(elsewhere)
+    assert store.remove_temporaries(link) == 4
+    assert not list(tmp_path.rglob(files.TEMPORARY_PREFIX + "*"))

@@ -32,7 +32,7 @@ from campaign.runner.proposals import Planner, follow_ups
 from campaign.runner.reading import accept_synthesis, note_hypotheses, note_revision, read_all
 from campaign.runner.reporting import Reporter, StopRequest
 from campaign.runner.serving import ServerKeeper
-from campaign.runner.writing import Written, write
+from campaign.runner.writing import Written, document_path, write
 from campaign.state import (
     MAX_ATTEMPTS,
     OPEN,
@@ -112,9 +112,6 @@ class Runner:
         return combined_exit_code(self._codes)
 
     def _open(self) -> None:
-        removed = self._store.remove_temporaries()
-        if removed:
-            self._reporter.say(f"removed {removed} left-over temporary file{'s' if removed > 1 else ''}")
         self._store.shorten_events()
         loaded = self._store.load_state()
         for text in self._store.recovered:
@@ -122,6 +119,10 @@ class Runner:
         state = note_hypotheses(self._campaign, loaded or self._store.new_state())
         self._state = state
         self._settle_running()
+        # Only now: a measurement that went on without its runner was perhaps just writing its result.
+        removed = self._store.remove_temporaries(document_path(self._campaign))
+        if removed:
+            self._reporter.say(f"removed {removed} left-over temporary file{'s' if removed > 1 else ''}")
         reconciled = self._campaign.reconciled(self._state)
         if reconciled != loaded or self._store.is_file_behind:
             self._save(reconciled, "opened")

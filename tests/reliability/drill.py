@@ -84,9 +84,17 @@ class Run:
         self._output = output
         self._answer = answer
 
-    def send(self, number: int) -> None:
-        """Send it a signal (it is a child of the warm process, so its pid is its own until it is waited for)."""
-        os.kill(self.pid, number)
+    def send(self, number: int) -> bool:
+        """Send it a signal, unless it has ended; says whether it was sent."""
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def is_alive(self) -> bool:
+        """Whether it still works."""
+        return self.send(0)
 
     def said(self) -> str:
         """What it said so far."""

@@ -140,10 +140,14 @@ class Bench:
         )
         return self.run_prepared(plan, asked, processes=processes, flags=flags)
 
+    def _joules(self) -> float | None:
+        """The GPUs' energy so far; null for a server on another machine."""
+        return energy.total_joules() if energy.is_here(self._endpoint) else None
+
     def run_prepared(self, plan: Plan, asked: Asked, *, processes: int = 1, flags: Sequence[str] = ()) -> Outcome:
         """Run a plan as it is, with the counters beside it."""
         begin, scraper = time.monotonic(), Scraper(self._endpoint)
-        before, joules = scraper.read(), energy.total_joules()
+        before, joules = scraper.read(), self._joules()
         sampler = Sampler(self._endpoint, self._interval_s) if before else None
         if sampler:
             sampler.start()
@@ -152,7 +156,7 @@ class Bench:
         finally:
             if sampler:
                 sampler.stop()
-        used = energy.joules_between(joules, energy.total_joules())
+        used = energy.joules_between(joules, self._joules())
         records = tuple(sorted((r for s in shares for r in s.records), key=lambda r: r.index))
         after = scraper.read_settled(before, sum(r.output_tokens or 0 for r in records))
         scraper.close()

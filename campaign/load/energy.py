@@ -1,25 +1,29 @@
-"""Energy of this machine's GPUs, where NVML counts it."""
+"""Energy of this machine's GPUs, where NVML counts it and the server runs here."""
 
 from __future__ import annotations
 
+import socket
+
+from campaign import host
+from campaign.load.endpoint import Endpoint
+
+
+def is_here(endpoint: Endpoint) -> bool:
+    """Whether the server answers on this machine, so that its energy is this machine's."""
+    return endpoint.host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", socket.gethostname())
+
 
 def total_joules() -> float | None:
-    """Energy all visible GPUs used since their driver loaded; null where there is no GPU or no counter."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return sum(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles) / 1e3 if handles else None
-    except pynvml.NVMLError:
-        return None
-    finally:
-        pynvml.nvmlShutdown()
+    """Energy that the visible GPUs used since their driver loaded; null where there is no GPU or no counter."""
+    with host.nvml() as library:
+        if library is None:
+            return None
+        try:
+            handles = [handle for _, handle in host.visible_gpus(library)]
+            millijoules = [int(library.nvmlDeviceGetTotalEnergyConsumption(handle)) for handle in handles]
+        except library.NVMLError:
+            return None
+    return sum(millijoules) / 1e3 if millijoules else None
 
 
 def joules_between(before: float | None, after: float | None) -> float | None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from campaign.errors import LoadError, UsageError
+from campaign.load import energy
 from campaign.load.bench import Bench
 from campaign.load.connection import Connection
 from campaign.load.counters import parse_metrics, watch_of
@@ -166,6 +167,15 @@ def test_bench__warms_up_at_the_cells_own_concurrency_until_two_rounds_agree(pac
     assert said == [f"warm after {rounds} rounds"] or all("warm-up" in cell.flags[0] for cell in cells)
     cold = Bench(paced.endpoint(), "itl=5000", RandomIds, warm_up_rounds=0).run_cell(load).cell
     assert "no warm-up" in cold.flags
+
+
+def test_energy__counts_only_where_the_server_runs() -> None:
+    assert energy.is_here(endpoint_of("http://127.0.0.1:8000"))
+    assert not energy.is_here(endpoint_of("https://api.example.com"))
+    joules = energy.total_joules()
+    assert joules is None or joules > 0
+    assert energy.joules_between(None, 5.0) is None
+    assert energy.joules_between(2.0, 5.0) == 3.0
 
 
 def test_bench__short_answers_are_flagged(paced: PacedServer) -> None:

@@ -42,6 +42,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """Section id → new text that was not taken."""
     edited: tuple[str, ...]
     """Sections that carry a person's edit."""
+    places: dict[str, str] = {}
+    """Section id → `file:line` of its begin marker."""
     new_edits: tuple[str, ...] = ()
     """Those of them whose edit was not known before, and stands unmerged."""
 
@@ -53,8 +55,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     def needs_person(self) -> list[str]:
         """What only a person can decide, one line each."""
         lines = [
-            f"section {name}: your words and the new numbers changed the same lines; yours stand, the new text is in "
-            f"state/conflicts/{name}.md. Take it with: python -m campaign render --force {name}"
+            f"{self.places.get(name, 'document')}: section {name}: your words and the new numbers changed the same "
+            f"lines; yours stand, the new text is in state/conflicts/{name}.md. "
+            f"Take it with: python -m campaign render --force {name}"
             for name in self.conflicts
         ]
         lines += [
@@ -184,8 +187,8 @@ def preview(
     before = path.read_bytes() if path.exists() else b""
     # A document that was moved away is begun anew: nothing was taken out of it by its person.
     last = campaign.store.last_written() if before else {}
-    source, _ = adopt(campaign, before or (composition.header or "").encode(), composition.sections)
     try:
+        source, _ = adopt(campaign, before or (composition.header or "").encode(), composition.sections)
         revision = revise(source, composition.sections, last_written=last, insert=insert, force=force)
     except DocumentError as error:
         where = f"{path}:{error.line}" if error.line else str(path)
@@ -199,6 +202,7 @@ def preview(
         written=revision.written,
         conflicts=revision.conflicts,
         edited=revision.edited,
+        places={name: f"{path}:{line}" for name, line in revision.lines.items()},
         new_edits=tuple(new),
     )
 
@@ -231,7 +235,7 @@ def write(
         store.write_if_changed(path.parent / "figures" / name, svg)
     _, adopted = adopt(campaign, written.before, composition.sections)
     for name, text in adopted.items():
-        store.write_if_changed(store.state_folder / "adopted" / f"{name}.md", text.encode())
+        store.write_if_changed(store.state_folder / "adopted" / f"{name}.md", text.encode("utf-8", "surrogateescape"))
     for name, text in written.conflicts.items():
         store.write_if_changed(store.conflict_path(name), text.encode())
     if written.is_changed:

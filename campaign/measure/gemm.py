@@ -36,7 +36,8 @@ def main(argv: Sequence[str]) -> None:
 def _measure_products(run: Measurement[GemmConfig], peaks: Peaks) -> None:
     config = run.config
     limit_bytes = min(config.memory_limit_gb * 1e9, _free_bytes(config.device) * 0.5)
-    needed = max(_pool_bytes(linear, peaks.cache_bytes) for linear in config.linears)
+    # Fused experts bring their own weights; the pool is for what is measured one by one.
+    needed = max(_pool_bytes(linear, peaks.cache_bytes) for linear in singles_of(config) or config.linears)
     pool = Pool(int(min(limit_bytes, needed)), config.dtype, config.device, config.seed)
     pair = fused_pair(config)
     for m in config.batch:

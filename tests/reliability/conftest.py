@@ -59,7 +59,7 @@ def interrupted(unbegun: Path, runners: Runners, tmp_path_factory: pytest.TempPa
         folder = Path(shutil.copytree(unbegun, scratch / f"interrupted-{number}")).resolve()
         points = Store(folder).results_folder / "gemm" / "1" / "result.points.jsonl"
         run = runners.begin(folder)
-        wait_until(lambda path=points: len(read_points(path)) >= 1, timeout_s=300)  # type: ignore[misc]
+        wait_until(lambda path=points: len(read_points(path)) >= 1, timeout_s=300)
         run.send(signal.SIGTERM)
         if run.wait().code == 130 and len(read_points(points)) < 3:
             return Base(folder=folder, until=None)

@@ -51,6 +51,9 @@ gpu-proof: $(SETUP) ## the campaigns of doc/examples/h200-*, measured again on t
 	  $(PY) -m campaign --dir build/gpu/$$name resume; \
 	done
 
+bench-load: $(SETUP) ## what load generators cost and how truly they report, side by side
+	$(PY) -m tests.benchmarks.bench_load
+
 golden: $(SETUP) ## update golden files
 	CAMPAIGN_GOLDEN=update $(PY) -m pytest -m "not proof and not vllm" -k golden
 

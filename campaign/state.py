@@ -167,7 +167,8 @@ def _reconcile_one(old: PhaseState | None, want: Wanted) -> PhaseState:
     entry = msgspec.structs.replace(
         entry, kind=want.kind, title=want.title, parameters=want.parameters, points_total=want.points_total
     )
-    if want.blocked and entry.status != "skipped":
+    is_from_elsewhere = entry.status == "done" and not entry.inputs
+    if want.blocked and entry.status != "skipped" and not is_from_elsewhere:
         return msgspec.structs.replace(entry, status="blocked", reason=want.blocked)
     changed = differences(entry.inputs, want.inputs) if entry.inputs else []
     if changed and entry.status != "skipped":

@@ -34,6 +34,8 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the change is beyond noise."""
     note: str = ""
     """A caveat."""
+    origin: str = "measured"
+    """measured, computed, imported, or noted (known only from notes)."""
 
 
 _CELL = re.compile(r"c(\d+)(?:\.i(\d+))?")
@@ -96,4 +98,5 @@ def _row(what: str, quantity: Quantity, unit: str, before: Quantity | None) -> H
         change=relative_change(before, quantity),
         is_beyond_noise=before is not None and is_beyond_noise(before, quantity),
         note=quantity.note,
+        origin=quantity.source.origin if quantity.source is not None else "measured",
     )

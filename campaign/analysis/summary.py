@@ -105,7 +105,8 @@ def _broken(laws: Sequence[Law]) -> str:
     if not tested:
         return ""
     if not broken:
-        return f"All {len(tested)} laws that tie the phases together hold." if len(tested) > 1 else ""
+        many = "Both" if len(tested) == 2 else f"All {len(tested)}"
+        return f"{many} laws that tie the phases together hold." if len(tested) > 1 else ""
     first = [f"{law.law} ({law.note or amount(law.difference, law.unit)})" for law in broken[:2]]
     more = f" and {len(broken) - 2} more" if len(broken) > 2 else ""
     return f"{len(broken)} of {len(tested)} laws do not hold: {'; '.join(first)}{more}."

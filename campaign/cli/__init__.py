@@ -29,6 +29,7 @@ COMMANDS = {
     "skip": "edit",
     "reset": "edit",
     "import": "import_",
+    "compare": "compare",
     "export": "export",
     "trace": "trace",
     "shapes": "shapes",

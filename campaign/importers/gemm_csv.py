@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from campaign.errors import UsageError
 from campaign.importers.imported import Ask, Imported, Importer, read_text, unusable
 from campaign.model import Device, Linear, find_device
 from campaign.phases.gemm_data import GemmConfig, GemmData, GemmPoint, Peaks
@@ -65,7 +64,7 @@ def _read(files: Sequence[Path], ask: Ask) -> Imported:
     points: dict[tuple[str, int], list[Row]] = {}
     for path in files:
         for row in _rows(path):
-            linear = known.get(row.layer) or _by_shape(config, row)
+            linear = known.get(row.layer) or _by_shape(config, row, path)
             if linear is None or (linear.n, linear.k) != (row.n, row.k):
                 raise unusable(path, f"{row.layer} {row.n}×{row.k}: is no product of this model", _shapes(config))
             points.setdefault((linear.kind, row.m), []).append(row)
@@ -94,11 +93,13 @@ def _read(files: Sequence[Path], ask: Ask) -> Imported:
     return Imported(config=made, data=data, host=Host(device=ask.device_name), notes=tuple(notes))
 
 
-def _by_shape(config: GemmConfig, row: Row) -> Linear | None:
+def _by_shape(config: GemmConfig, row: Row, path: Path) -> Linear | None:
     fitting = [linear for linear in config.linears if (linear.n, linear.k) == (row.n, row.k)]
     if len(fitting) > 1:
         names = ", ".join(linear.kind for linear in fitting)
-        raise UsageError(f"layer {row.layer!r} with {row.n}×{row.k} could be {names}: write one of these as its layer.")
+        raise unusable(
+            path, f"layer {row.layer!r} with {row.n}×{row.k} could be {names}", "Write one of these as its layer."
+        )
     return fitting[0] if fitting else None
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from campaign.errors import UsageError
-from campaign.importers.imported import Ask, Imported
+from campaign.importers.imported import Ask, Imported, unusable
 from campaign.model import find_device
 from campaign.phases.collectives_data import (
     CollectivePoint,
@@ -35,8 +36,26 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     device_name: str = ""
 
 
-def imported_of(measured: Sequence[Measured], ask: Ask) -> Imported:
-    """One point an operation and size; raises `UsageError` where files are of groups of different sizes."""
+def imported_of(files: Sequence[Path], read: Callable[[Path], Iterable[Measured]], ask: Ask) -> Imported:
+    """One point an operation and size of all files; raises `UsageError` naming the file with impossible rows."""
+    measured = []
+    for file in files:
+        for one in read(file):
+            _check(file, one)
+            measured.append(one)
+    return _imported(measured, ask)
+
+
+def _check(file: Path, one: Measured) -> None:
+    if not 0 < one.us < 1e12 or not 0 < one.size_bytes < 2**62:
+        raise unusable(file, f"{one.size_bytes} bytes in {one.us} µs cannot be", "Give the output as it was written.")
+    if one.ranks is not None and not 1 < one.ranks < 1 << 20:
+        what = f"{one.operation} over {one.ranks} rank exchanges nothing"
+        raise unusable(file, what, "Give the output of a run over several ranks.")
+
+
+def _imported(measured: Sequence[Measured], ask: Ask) -> Imported:
+    """Raises `UsageError` where files are of groups of different sizes."""
     config = ask.config
     assert isinstance(config, CollectivesConfig)
     groups = {point.ranks for point in measured if point.ranks is not None}

@@ -28,7 +28,7 @@ def _claims(_path: Path, head: bytes) -> bool:
 
 
 def _read(files: Sequence[Path], ask: Ask) -> Imported:
-    return imported_of([point for file in files for point in _points(file)], ask)
+    return imported_of(files, _points, ask)
 
 
 def _points(path: Path) -> Iterator[Measured]:
@@ -42,7 +42,7 @@ def _points(path: Path) -> Iterator[Measured]:
         if line.lstrip().startswith("#") or len(cells) < 12 or not cells[0].isdigit():
             continue
         count += 1
-        yield _row(path, number, cells, operation, ranks, version[1] if version else "")
+        yield _row(path, number, cells, operation=operation, ranks=ranks, version=version[1] if version else "")
     if not count:
         raise unusable(path, "the table has no rows", "Give the whole output of a run that finished.")
 
@@ -58,7 +58,7 @@ def _operation(path: Path, text: str) -> Operation:
     )
 
 
-def _row(path: Path, number: int, cells: Sequence[str], operation: Operation, ranks: int, version: str) -> Measured:
+def _row(path: Path, number: int, cells: Sequence[str], *, operation: Operation, ranks: int, version: str) -> Measured:
     """size count type redop root, then time algbw busbw wrong out of place and the same in place.
 
     Some operations print no redop and no root; the eight numbers at the end are always there.

@@ -52,7 +52,9 @@ def read_table(path: Path) -> tuple[TableRow, ...]:
             continue
         if len(cells) < len(header):
             raise unusable(path, f"line {number}: {len(cells)} cells where the header has {len(header)}", "Mend it.")
-        rows.append(_row(dict(zip(header, [" ".join(cells[: len(cells) - len(header) + 1]), *cells[-len(header) + 1 :]], strict=True)), path, number))  # fmt: skip
+        name = " ".join(cells[: len(cells) - len(header) + 1])
+        values = [name, *cells[len(cells) - len(header) + 1 :]]
+        rows.append(_row(dict(zip(header, values, strict=True)), path, number))
     if not rows:
         raise unusable(path, "the table has no rows", "Give the file of a profile that recorded something.")
     return tuple(rows)
@@ -126,7 +128,7 @@ def crosscheck(texts: Sequence[Path], analysis: TraceAnalysis, folder: Path) -> 
         traced = sum(category.busy_ms_per_step for category in other.whole)
         if abs(told - traced) > TOLERANCE * max(told, traced):
             notes.append(
-                f"{one.file}: its kernels sum to {told:.2f} ms, those of the trace of rank {one.rank} to {traced:.2f} ms."
+                f"{one.file}: its kernels sum to {told:.2f} ms, those of rank {one.rank}'s trace to {traced:.2f} ms."
             )
     return tuple(notes)
 

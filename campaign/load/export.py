@@ -14,7 +14,7 @@ from campaign.load.record import Record
 PERCENTILES = (50, 90, 95, 99)
 
 
-def vllm_result(cell: Cell, records: Sequence[Record], *, model: str) -> dict[str, Any]:
+def vllm_result(cell: Cell, records: Sequence[Record], *, model: str, burstiness: float = 1.0) -> dict[str, Any]:
     """The result object of vLLM's own client: times in seconds, summaries in ms; null where nothing is known.
 
     Its percentiles are over all completed requests, without the sample limits of a cell.
@@ -32,7 +32,7 @@ def vllm_result(cell: Cell, records: Sequence[Record], *, model: str) -> dict[st
         "tokenizer_id": model,
         "num_prompts": len(records),
         "request_rate": "inf" if cell.rate_asked is None else cell.rate_asked,
-        "burstiness": 1.0,
+        "burstiness": burstiness,
         "max_concurrency": cell.concurrency_asked,
         "duration": duration,
         "completed": cell.completed,

@@ -6,12 +6,9 @@ late reader does not move a time; over TLS, and where a stamp is missing, the ti
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
 import select
 import time
-from collections.abc import Iterator
 
 import msgspec
 
@@ -19,6 +16,7 @@ from campaign.load.connection import Connection, StampGuard
 from campaign.load.endpoint import Endpoint
 from campaign.load.exchange import Exchange
 from campaign.load.plan import Plan, Request
+from campaign.load.priority import ahead_of_other_work
 from campaign.load.schedule import Schedule
 
 #: How often idle streams, due reconnects and the deadline are looked at.
@@ -29,25 +27,6 @@ AT_ONCE_NS = 20_000
 MISSING_LIMIT = 0.01
 #: Connections opened ahead of an open loop, whose concurrency nobody knows.
 PRECONNECT_OPEN_LOOP = 32
-
-
-@contextlib.contextmanager
-def ahead_of_other_work() -> Iterator[bool]:
-    """Real-time scheduling where the system allows it: a reader that waits for its turn finds events piled up.
-
-    The loop sleeps between events and uses some 20 µs for each, so that little is taken from the server.
-    """
-    try:
-        before = os.sched_getscheduler(0), os.sched_getparam(0)
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    except OSError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, *before)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

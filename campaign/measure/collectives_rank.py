@@ -183,7 +183,7 @@ def _graph_samples(
     """Samples of one CUDA graph of all calls, its kernels' time, and why there are none."""
     graph = torch.cuda.CUDAGraph()
     try:
-        with exchange.capture(), torch.cuda.graph(graph):
+        with exchange.capture(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             kept = [exchange.call(i) for i in range(point.calls)]
     except RuntimeError as error:
         return (), None, f"no CUDA graph: {str(error).splitlines()[0]}"

@@ -101,7 +101,7 @@ def prepare_torch(linear: Linear, m: int, pool: Pool, cache_bytes: int) -> Prepa
     else:
         prepared = _prepare_dense(linear, m, pool, cache_bytes)
     if linear.dtype != pool.dtype:
-        prepared.notes.append(f"{linear.label} weights measured as {pool.dtype}: torch has no kernel for them")
+        prepared.notes.append(f"{linear.label} weights measured as {pool.dtype}")
     return prepared
 
 

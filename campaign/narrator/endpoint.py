@@ -68,24 +68,25 @@ class _BadReply(Exception):
 
 
 def _ask_once(http: Any, endpoint: Endpoint, prompt: str) -> str:
+    """Chat, else plain completion: a model without a chat template refuses the first with 400 or 404."""
+    limits = {"model": endpoint.model, "temperature": 0, "seed": endpoint.seed, "max_tokens": endpoint.max_tokens}
     key = os.environ.get(endpoint.api_key_env, "") if endpoint.api_key_env else ""
-    body = {
-        "model": endpoint.model,
-        "messages": [{"role": "user", "content": prompt}],
-        "temperature": 0,
-        "seed": endpoint.seed,
-        "max_tokens": endpoint.max_tokens,
-    }
     deadline = time.monotonic() + endpoint.timeout_s
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    with (
-        http.Client(timeout=endpoint.timeout_s, trust_env=False) as client,
-        client.stream("POST", f"{endpoint.url.rstrip('/')}/v1/chat/completions", json=body, headers=headers) as reply,
-    ):
-        data = _read(reply, deadline)
-        if reply.status_code != 200:
-            raise _BadReply(f"HTTP {reply.status_code}: {data[:200].decode(errors='replace')}")
+    with http.Client(timeout=endpoint.timeout_s, trust_env=False, headers=headers) as client:
+        messages = [{"role": "user", "content": prompt}]
+        url = f"{endpoint.url.rstrip('/')}/v1"
+        status, data = _post(client, f"{url}/chat/completions", {**limits, "messages": messages}, deadline)
+        if status in (400, 404):
+            status, data = _post(client, f"{url}/completions", {**limits, "prompt": prompt}, deadline)
+    if status != 200:
+        raise _BadReply(f"HTTP {status}: {data[:200].decode(errors='replace')}")
     return _message(data)
+
+
+def _post(client: httpx.Client, url: str, body: dict[str, Any], deadline: float) -> tuple[int, bytes]:
+    with client.stream("POST", url, json=body) as reply:
+        return reply.status_code, _read(reply, deadline)
 
 
 def _read(reply: httpx.Response, deadline: float) -> bytes:
@@ -101,7 +102,8 @@ def _read(reply: httpx.Response, deadline: float) -> bytes:
 
 def _message(data: bytes) -> str:
     try:
-        text = json.loads(data)["choices"][0]["message"]["content"]
+        choice = json.loads(data)["choices"][0]
+        text = choice["message"]["content"] if "message" in choice else choice["text"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise _BadReply(f"no chat completion: {data[:200].decode(errors='replace')}") from error
     if not isinstance(text, str):

@@ -11,9 +11,6 @@ from campaign.analysis.synthesis import Synthesis
 from campaign.narrator.endpoint import Endpoint, ask
 from campaign.narrator.verification import verify
 
-#: Stands in the document before narrated prose.
-MARK = "Narrated by a language model; each number and direction was checked against the findings."
-
 
 class Narration(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked, what came back, and what became of it; kept whole."""

@@ -117,7 +117,7 @@ def _row(point: CollectivePoint, link: Link | None, ranks: int) -> CollectiveRow
         busbw_gb_s=None if algbw is None else algbw * bus_factor(point.operation, ranks),
         floor_us=floor,
         floor_fraction=floor / best if floor is not None and best else None,
-        note=note or "; ".join(drift_of(point)),
+        note=note or _caveats(point),
     )
 
 
@@ -133,6 +133,13 @@ def _refusal(point: CollectivePoint) -> str:
         return "not measured: " + ("; ".join(notes) or "no samples")
     wrong = [str(rank.rank) for rank in point.ranks if not rank.is_correct]
     return f"refused: wrong result on rank {', '.join(wrong)}" if wrong else ""
+
+
+def _caveats(point: CollectivePoint) -> str:
+    """The kernel that ran, why there is no graph, and what changed meanwhile."""
+    kernels = dict.fromkeys(rank.kernels[0].split("(")[0] for rank in point.ranks if rank.kernels)
+    notes = dict.fromkeys(rank.note for rank in point.ranks if rank.note)
+    return "; ".join([*(f"kernel {name}" for name in kernels), *notes, *drift_of(point)])
 
 
 def drift_of(point: CollectivePoint) -> tuple[str, ...]:
@@ -160,7 +167,7 @@ def _burst(point: CollectivePoint) -> BurstRow:
         graph_ms=None if graph_us is None else graph_us / 1e3,
         us_per_call=None if best is None else best / point.calls,
         kernel_us=None if note else kernel_us_of(point),
-        note=note or "; ".join(drift_of(point)),
+        note=note or _caveats(point),
     )
 
 

@@ -121,6 +121,8 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     revisions: tuple[Revision, ...] = ()
     """Oldest first; the last one is the present."""
+    narrated: str = ""
+    """A language model's words for the summary, unverified; empty = the template's own sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)

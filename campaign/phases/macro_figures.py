@@ -72,6 +72,7 @@ def _line(axes: Any, rows: Sequence[MacroRow], means: Sequence[Mean], colour: st
 
 def _pareto(figure: Any, rows: Sequence[MacroRow], view: MacroView) -> None:
     axes = figure.subplots()
+    first = _series(rows)[0][0]
     for label, colour, line in _series(rows):
         known = [r for r in line if r.tok_s_user is not None and r.tok_s_gpu is not None]
         axes.plot([r.tok_s_user for r in known], [r.tok_s_gpu for r in known], color=colour, alpha=0.6, label=label)
@@ -93,19 +94,19 @@ def _pareto(figure: Any, rows: Sequence[MacroRow], view: MacroView) -> None:
                 s=140,
                 facecolors="none",
                 edgecolors=colour,
-                label="95 % within limits",
+                label="at least 95 % within limits" if label == first else None,
             )
     if view.knee is not None and view.knee.tok_s_user is not None:
         axes.annotate(
             "knee",
             (view.knee.tok_s_user, view.knee.tok_s_gpu),
-            xytext=(14, -16),
+            xytext=(-52, -18),
             textcoords="offset points",
             arrowprops={"arrowstyle": "->"},
         )
     axes.set_xlabel("tok/s a user (1000 / TPOT)")
     axes.set_ylabel(f"output tok/s a {view.device_word}")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.15 * max(r.tok_s_user or 0 for r in rows) or 1)
+    axes.set_ylim(0, 1.15 * max(r.tok_s_gpu or 0 for r in rows) or 1)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize="small")
+    axes.legend(frameon=False, fontsize="small", loc="lower left")

@@ -372,14 +372,10 @@ def _findings(view: View) -> Iterator[Finding]:
         expected = capture.allreduces_expected
         for number, path in enumerate(capture.paths if expected else ()):
             if path.unexplained is not None and abs(path.unexplained) >= 0.5:
-                against = (
-                    f"; the model's arithmetic gives {expected}"
-                    if number == 0
-                    else ": the model's arithmetic does not explain them"
-                )
+                known = f"the model's arithmetic gives {expected}" if number == 0 else "no number explains them"
                 yield Finding(
                     id=f"profile.collective_calls.b{capture.batch}" + (f".{number}" if number else ""),
-                    text=f"{path.calls:.4g} all-reduce calls a step by {path.kernel} at batch {capture.batch}{against}.",
+                    text=f"{path.calls:.4g} all-reduces a step at batch {capture.batch} by {path.kernel}; {known}.",
                     severity="notice",
                 )
         for row in capture.rows:

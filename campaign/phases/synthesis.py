@@ -9,6 +9,7 @@ from campaign.analysis import Facts, Hypothesis, ModelFacts, Synthesis, synthesi
 from campaign.analysis.revisions import Move, moved
 from campaign.errors import CampaignError
 from campaign.model import Shards, read_model, shard
+from campaign.narrator import verify
 from campaign.phases.kind import Analysis, Context, Material, PhaseKind, Revision, Row
 from campaign.schema import Finding, Quantity
 
@@ -46,6 +47,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     synthesis: Synthesis
     """Verdicts, laws, bottleneck, what-if, the summary's sentences and table."""
+    narrated: str
+    """A language model's words for the summary, each claim of them a finding; empty = the sentences stand."""
     findings: tuple[Finding, ...]
     """The phases' own findings that a person should look at."""
     rows: tuple[Row, ...]
@@ -106,9 +109,12 @@ def _synthesize(material: Material, context: Context) -> Analysis:
     synthesis = synthesize(
         material.quantities, hypotheses, facts_of(context), before=_last_other(material.revisions, material.quantities)
     )
+    # Checked at every rendering: words about earlier numbers fall away by themselves.
+    narrated = " ".join(material.narrated.split())
     versions = {name: version for row in material.rows for name, version in row.versions.items()}
     view = View(
         synthesis=synthesis,
+        narrated=narrated if narrated and verify(narrated, synthesis).is_true else "",
         findings=tuple(f for f in material.findings if f.severity != "info"),
         rows=tuple(row for row in material.rows if row.result_path),
         follow_ups=tuple(row for row in material.rows if row.origin.startswith("rule:")),

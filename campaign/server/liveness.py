@@ -23,16 +23,17 @@ def check_alive(record: ServerRecord, *, timeout_s: float = HANG_S) -> None:
     """
     if record.kind == "managed" and not presence.is_alive(record):
         raise death.death_error(record)
-    before = probe.counters(record) or {}
+    end = time.monotonic() + timeout_s
+    before = probe.counters(record, min(5.0, timeout_s)) or {}
     if before.get("vllm:num_requests_running", 0.0) > 0:
-        if _work_moves(record, before, timeout_s):
+        if _work_moves(record, before, end):
             return
         problem = f"its token counters have not moved for {timeout_s:.0f} s with requests running"
     else:
-        answer = probe.complete_one_token(record, timeout_s)
+        answer = probe.complete_one_token(record, max(1.0, end - time.monotonic()), before)
         if answer.is_answered:
             return
-        problem = answer.problem
+        problem = f"no completion within {timeout_s:.0f} s" if answer.is_timeout else answer.problem
     if record.kind == "managed" and not presence.is_alive(record):
         raise death.death_error(record)
     is_port_open = port.accepts(record.host, record.port)
@@ -48,13 +49,12 @@ def check_alive(record: ServerRecord, *, timeout_s: float = HANG_S) -> None:
 _WORK = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:iteration_tokens_total_count")
 
 
-def _work_moves(record: ServerRecord, before: dict[str, float], timeout_s: float) -> bool:
-    end = time.monotonic() + timeout_s
+def _work_moves(record: ServerRecord, before: dict[str, float], end: float) -> bool:
     while time.monotonic() < end:
         time.sleep(0.5)
         now = probe.counters(record)
-        if now is None:
-            return False
+        if now is None:  # a busy API server may miss a look
+            continue
         if any(now.get(name) != before.get(name) for name in _WORK) or not now.get("vllm:num_requests_running"):
             return True
     return False

@@ -59,7 +59,7 @@ def served_models(record: ServerRecord, timeout_s: float = 5.0) -> tuple[str, ..
         return None
 
 
-def counters(record: ServerRecord, timeout_s: float = 10.0) -> dict[str, float] | None:
+def counters(record: ServerRecord, timeout_s: float = 5.0) -> dict[str, float] | None:
     """Counters and gauges of `/metrics` without labels, summed over engines; None where there are none."""
     try:
         with client(record, timeout_s) as http:
@@ -78,12 +78,11 @@ def counters(record: ServerRecord, timeout_s: float = 10.0) -> dict[str, float] 
     return found
 
 
-def complete_one_token(record: ServerRecord, timeout_s: float) -> Answer:
-    """Ask for one token and see the server's token counter move (where it publishes one).
+def complete_one_token(record: ServerRecord, timeout_s: float, before: dict[str, float] | None) -> Answer:
+    """Ask for one token and see the server's token counter move from where it was `before` (None = not published).
 
     `/health` is not asked: it only reads a flag, and stays 200 while a worker hangs.
     """
-    before = counters(record)
     body: dict[str, Any] = {"model": record.served_name, "prompt": "Hi", "max_tokens": 1, "temperature": 0.0}
     try:
         with client(record, timeout_s) as http:
@@ -94,7 +93,7 @@ def complete_one_token(record: ServerRecord, timeout_s: float) -> Answer:
         return Answer(is_answered=False, problem=f"{type(error).__name__}: {error}")
     if answer.status_code != 200:
         return Answer(is_answered=False, problem=f"HTTP {answer.status_code}: {answer.text[:300]}")
-    after = counters(record)
+    after = counters(record) if before else None
     name = "vllm:generation_tokens_total"
     if before and after and name in after and after[name] <= before.get(name, 0.0):
         return Answer(is_answered=False, problem=f"a completion came back but {name} did not move")

@@ -102,7 +102,7 @@ class _Wait:
         return self._record.kind == "attached" or (self._record.kind == "command" and death.ended_well(self._record))
 
     def _ask(self) -> ServerRecord | None:
-        answer = probe.complete_one_token(self._record, self._spec.probe_timeout_s)
+        answer = probe.complete_one_token(self._record, self._spec.probe_timeout_s, probe.counters(self._record))
         if not answer.is_answered:
             if not presence.is_alive(self._record) and self._record.kind == "managed":
                 raise death.death_error(self._record)

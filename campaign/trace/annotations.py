@@ -27,6 +27,14 @@ class Announcement(NamedTuple):
     batch: int | None
 
 
+#: SGLang's modes; others (DRAFT of speculative decoding) are no decode step of their own.
+_SGLANG_KINDS: Final[dict[str, StepKind]] = {
+    "DECODE": "decode",
+    "VERIFY": "decode",
+    "EXTEND": "prefill",
+    "MIXED": "mixed",
+    "IDLE": "empty",
+}
 _VLLM: Final = re.compile(r"^execute_(?:\d+_)?context_(\d+)\([^)]*\)_generation_(\d+)\([^)]*\)")
 _VLLM_OLD: Final = re.compile(r"^execute_new_(\d+)_cached_(\d+)")
 _SGLANG: Final = re.compile(r"^step\[(\w+)(?:\s+bs=(\d+))?")
@@ -41,8 +49,7 @@ def announced(name: str) -> Announcement | None:
     match = _SGLANG.match(name)
     if match is not None:
         mode, batch = match.group(1).upper(), match.group(2)
-        kinds: dict[str, StepKind] = {"DECODE": "decode", "EXTEND": "prefill", "MIXED": "mixed", "IDLE": "empty"}
-        return Announcement(kinds.get(mode, "step"), int(batch) if batch else None)
+        return Announcement(_SGLANG_KINDS.get(mode, "mixed"), int(batch) if batch else None)
     if _PROFILER.match(name):
         return Announcement("step", None)
     return None
@@ -59,13 +66,14 @@ def _from_counts(context: int, generation: int) -> Announcement:
 def announcements(names: Sequence[str], step_regex: str | None) -> dict[int, Announcement]:
     """Index of a name → its announcement; with `step_regex` only names that it finds (groups `batch`, `kind` are read).
 
-    Engine names win over ProfilerStep#. Raises `UsageError` for a pattern that is none.
+    Engine names win over ProfilerStep#, whose steps count as decode: nothing says otherwise.
+    Raises `UsageError` for a pattern that is none.
     """
     if step_regex is not None:
         return _by_regex(names, step_regex)
     found = {i: a for i, a in ((i, announced(name)) for i, name in enumerate(names)) if a is not None}
     engine = {i: a for i, a in found.items() if a.kind != "step"}
-    return engine or found
+    return engine or {i: Announcement("decode", a.batch) for i, a in found.items()}
 
 
 def _by_regex(names: Sequence[str], step_regex: str) -> dict[int, Announcement]:

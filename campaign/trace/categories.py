@@ -121,16 +121,18 @@ def _pair(category: str, pattern: str) -> tuple[int, re.Pattern[str]]:
 def bare_name(name: str) -> str:
     """The name without return type, template arguments and parameters: `void a::b<int>(int*)` → `a::b`."""
     text = name.replace("(anonymous namespace)", "anonymous")
-    depth = 0
+    nesting: list[str] = []
     kept: list[str] = []
     for letter in text:
         if letter in "<(":
-            if letter == "(" and depth == 0 and kept and "".join(kept).strip() not in ("", "void"):
+            if letter == "(" and not nesting and "".join(kept).strip() not in ("", "void"):
                 break
-            depth += 1
+            nesting.append(letter)
         elif letter in ">)":
-            depth = max(0, depth - 1)
-        elif depth == 0:
+            # A greater-than sign within parentheses closes nothing.
+            if nesting and nesting[-1] == ("<" if letter == ">" else "("):
+                nesting.pop()
+        elif not nesting:
             kept.append(letter)
     bare = "".join(kept).strip()
     if bare.startswith(("Memcpy", "Memset", "##")):

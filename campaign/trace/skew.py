@@ -182,7 +182,7 @@ def by_step(ranks: Sequence[RankSteps], meeting: Meeting) -> tuple[result.Collec
 
 def representative(tables: Sequence[StepRows], mean: StepRows, wall: result.Wall) -> result.Representative:
     """Is rank 0 like the mean of ranks, and do the steps suffice for the mean?"""
-    if not len(mean.wall) or wall.mean is None:
+    if not mean.wall.any() or wall.mean is None:
         return result.Representative()
     ci_share = (wall.ci95[1] - wall.ci95[0]) / 2 / wall.mean if wall.ci95 is not None else None
     is_enough = ci_share <= _ENOUGH_CI_SHARE if ci_share is not None else False

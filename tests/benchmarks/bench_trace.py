@@ -176,6 +176,7 @@ def main() -> None:
     parser.add_argument("--with-rivals", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "campaign-bench-trace")
+    parser.add_argument("--only", choices=("one", "eight"), help="one of the two inputs")
     parser.add_argument("--contender", nargs=2, metavar=("NAME", "PATH"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.contender:
@@ -184,9 +185,11 @@ def main() -> None:
         return
     from tests.benchmarks.trace_inputs import make
 
+    inputs = (("one", "1 rank, 80 MB", 1, 80.0), ("eight", "8 ranks, 630 MB (.gz)", 8, 78.6))
     cases = [
-        ("1 rank, 80 MB", make(given.folder / "one", ranks=1, megabytes=80, is_gzip=False)),
-        ("8 ranks, 630 MB (.gz)", make(given.folder / "eight", ranks=8, megabytes=78.6, is_gzip=True)),
+        (title, make(given.folder / key, ranks=ranks, megabytes=megabytes, is_gzip=ranks > 1))
+        for key, title, ranks, megabytes in inputs
+        if given.only in (None, key)
     ]
     print("| input | contender | wall s | CPU s | peak MB in all | worst error of a category | wall, times ours |")
     print("|---|---|---|---|---|---|---|")

@@ -155,6 +155,19 @@ def test_bench__a_server_that_cannot_hold_the_load_is_said_so(paced: PacedServer
     assert limited.ttft_ms.p50 > 10 * held.ttft_ms.p50
 
 
+def test_bench__warms_up_at_the_cells_own_concurrency_until_two_rounds_agree(paced: PacedServer) -> None:
+    said: list[str] = []
+    load = Load(requests=10, input_tokens=4, output_tokens=10, concurrency=5)
+    warm = Bench(paced.endpoint(), "itl=5000", RandomIds, say=said.append)
+    cells = [warm.run_cell(load, repeat).cell for repeat in (1, 2)]
+    sent = len(paced.get("/sent")["bodies"]) - 2 * 10
+    rounds, rest = divmod(sent, 5)
+    assert rest == 0 and 2 <= rounds <= 5
+    assert said == [f"warm after {rounds} rounds"] or all("warm-up" in cell.flags[0] for cell in cells)
+    cold = Bench(paced.endpoint(), "itl=5000", RandomIds, warm_up_rounds=0).run_cell(load).cell
+    assert "no warm-up" in cold.flags
+
+
 def test_bench__short_answers_are_flagged(paced: PacedServer) -> None:
     cell = bench(paced, "stop=3").run_cell(Load(requests=2, input_tokens=4, output_tokens=9, concurrency=1)).cell
     assert cell.output_tokens_achieved == 3

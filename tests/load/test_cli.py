@@ -99,6 +99,19 @@ def test_load_command__open_loop_reports_rate_and_queue(paced: PacedServer) -> N
     assert cell["queue_ms"]["p50"] < 5
 
 
+def test_load_command__replays_a_trace(paced: PacedServer, tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("5.0,7,3\n5.2,9,2\n5.3,11,4\n")
+    raw = tmp_path / "raw.jsonl"
+    given = (paced.url, "--model", "m", "--trace", str(trace), "--warm-up", "0", "--raw", str(raw), "--json")
+    (cell,) = cells(invoke(*given))
+    assert (cell["completed"], cell["input_tokens_asked"], cell["input_tokens_achieved"]) == (3, None, 9)
+    requests = json.loads(raw.read_text())["requests"]
+    assert [row[1] for row in requests] == [0, 200_000, 300_000]
+    assert [row[6:8] for row in requests] == [[7, 3], [9, 2], [11, 4]]
+    assert all(0 <= row[2] - row[1] < 50_000 for row in requests)
+
+
 def test_load_command__capped_open_loop_shows_the_wait(paced: PacedServer) -> None:
     """Coordinated omission: what waits for a slot is late, and its latency from the intended send shows it."""
     cell = cells(

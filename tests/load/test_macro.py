@@ -15,8 +15,9 @@ from campaign.load import rawfile
 from campaign.load.plan import Limits
 from campaign.measurement import points_path, read_points
 from campaign.phases.kind import Analysis, Context, ServerAccess, Target
-from campaign.phases.macro import KIND, MacroParameters
+from campaign.phases.macro import KIND
 from campaign.phases.macro_data import MacroConfig, MacroData
+from campaign.phases.macro_parameters import MacroParameters
 from campaign.render import Renderer
 from campaign.schema import Result
 from tests.load.conftest import PacedServer

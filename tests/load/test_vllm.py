@@ -182,7 +182,17 @@ def run_vllm_client(vllm: Served, load: Load, repeat: int) -> dict[str, float]:
         "result-filename": str(out),
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-c", code, *words, "--ignore-eos", "--save-result", "--disable-tqdm"]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        *words,
+        "--ignore-eos",
+        "--temperature",
+        "0",
+        "--save-result",
+        "--disable-tqdm",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, float] = json.loads(out.read_text())

@@ -44,6 +44,12 @@ def run(kind: PhaseKind, config: msgspec.Struct, folder: Path) -> tuple[schema.R
     return schema.decode((folder / "result.json").read_bytes(), schema.Result), log
 
 
+def analyze(kind: PhaseKind, result: schema.Result, context: Context) -> Analysis:
+    """What the phase makes of a result."""
+    assert kind.analyze is not None
+    return kind.analyze(result, context)
+
+
 def values(analysis: Analysis) -> dict[str, float | None]:
     """Quantities by name."""
     names = [quantity.name for quantity in analysis.quantities]

@@ -12,7 +12,7 @@ from campaign.errors import ConfigError
 from campaign.measure import attention_kernels
 from campaign.phases.attention import KIND
 from campaign.phases.attention_data import AttentionConfig, AttentionData, AttentionPoint
-from tests.measure.scripts import configure, context_of, render, run, values
+from tests.measure.scripts import analyze, configure, context_of, render, run, values
 
 
 @pytest.mark.parametrize(("name", "dims"), [("tiny-deepseek", (4, 1, 576, 512)), ("tiny-llama", (4, 2, 32, 32))])
@@ -28,7 +28,7 @@ def test_attention__measures_latent_and_grouped(name: str, dims: tuple[int, ...]
         assert point.is_correct, point
         assert [len(samples) for samples in point.cold_us] == [3, 3]
         assert point.buffers * point.kv_bytes >= min(3 * data.peaks.cache_bytes, 0.3e9 - point.kv_bytes)
-    analysis = KIND.analyze(result, context)
+    analysis = analyze(KIND, result, context)
     found = values(analysis)
     us = found["attention.us.torch.bf16.b4.c512"]
     assert us is not None

@@ -16,10 +16,11 @@ import pytest
 
 from campaign import schema
 from campaign.measurement import read_points
+from campaign.model.devices import PCIE5
 from campaign.phases.collectives import KIND
-from campaign.phases.collectives_data import CollectivesConfig, CollectivesData
-from campaign.phases.collectives_table import CollectiveRow, bus_factor, fit_of, slowest
-from tests.measure.scripts import configure, context_of, render, run, start, values
+from campaign.phases.collectives_data import CollectivePoint, CollectivesConfig, CollectivesData, Environment
+from campaign.phases.collectives_table import CollectiveRow, bus_factor, fit_of, rows_of, slowest
+from tests.measure.scripts import analyze, configure, context_of, render, run, start, values
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -33,7 +34,7 @@ def test_collectives__all_operations_are_right_on_all_ranks(ranks: int, tmp_path
     for point in data.points:
         assert [rank.rank for rank in point.ranks] == list(range(ranks))
         assert all(rank.is_correct and len(rank.us) == 3 for rank in point.ranks), point
-    analysis = KIND.analyze(result, context)
+    analysis = analyze(KIND, result, context)
     found = values(analysis)
     assert found["collectives.burst_calls"] == found["model.allreduces_per_step"] == 9
     assert found["collectives.message_bytes"] == 512
@@ -127,6 +128,32 @@ def test_fit__finds_latency_and_bandwidth() -> None:
     assert fit.beta_gb_s == pytest.approx(50.0)
 
 
+def gpu_point(**changes: object) -> CollectivePoint:
+    rank = {"rank": 0, "us": [30.0, 40.0], "graph_us": [20.0, 22.0], "is_correct": True, "kernel_us": 6.0}
+    kernels = ["ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"]
+    ranks = [rank | {"kernels": kernels}, rank | {"rank": 1, "graph_us": [25.0, 21.0], "kernel_us": 9.0} | changes]
+    made = {"backend": "pynccl", "operation": "all_reduce", "size_bytes": 14336, "calls": 20, "ranks": ranks}
+    return msgspec.convert(made, CollectivePoint)
+
+
+def test_rows__graph_kernel_and_link_floor_stand_beside_each_other() -> None:
+    environment = Environment(library="NCCL 2.28.9", link=PCIE5, device_name="x")
+    (found,) = rows_of(CollectivesData(environment=environment, points=(gpu_point(),)), 2)
+    assert (found.us, found.graph_us, found.kernel_us) == (35.0, 23.5, 6.0)
+    assert found.algbw_gb_s == pytest.approx(14336 / 23.5e-6 / 1e9)
+    assert found.busbw_gb_s == found.algbw_gb_s
+    assert found.floor_us == pytest.approx(1.07 + 14336 / 56e3)
+    assert found.note == "kernel ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+
+
+def test_rows__a_wrong_result_on_one_rank_is_refused() -> None:
+    data = CollectivesData(environment=Environment(), points=(gpu_point(is_correct=False),))
+    (found,) = rows_of(data, 2)
+    assert found.note == "refused: wrong result on rank 1"
+    assert found.us is None
+    assert found.busbw_gb_s is None
+
+
 def test_fit__two_sizes_are_not_enough() -> None:
     assert fit_of([row(1024, 5.0), row(2048, 6.0)], "torch") is None
 
@@ -136,7 +163,7 @@ def test_collectives__a_path_that_does_not_load_is_a_note(tmp_path: Path) -> Non
     context = context_of("tiny-deepseek", tp=2)
     parameters = {"samples": 3, "sizes_bytes": [], "operations": ["all_reduce"], "backends": ["pynccl", "torch"]}
     result, _ = run(KIND, configure(KIND, context, **parameters), tmp_path)
-    analysis = KIND.analyze(result, context)
+    analysis = analyze(KIND, result, context)
     rows = schema.builtins(analysis.view)["bursts"]
     assert rows[0]["note"].startswith("not measured: ")
     assert rows[0]["ms"] is None

@@ -15,7 +15,7 @@ from campaign.phases.gemm import KIND
 from campaign.phases.gemm_data import GemmConfig, GemmData, GemmPoint, Peaks
 from campaign.phases.gemm_table import rows_of
 from campaign.phases.kind import Analysis
-from tests.measure.scripts import configure, context_of, render, run, start, values
+from tests.measure.scripts import analyze, configure, context_of, render, run, start, values
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[schema.Result, A
     context = context_of("tiny-deepseek", tp=2)
     config = configure(KIND, context, batch=[1, 16], samples=5, memory_limit_gb=0.5)
     result, _ = run(KIND, config, tmp_path_factory.mktemp("gemm"))
-    return result, KIND.analyze(result, context)
+    return result, analyze(KIND, result, context)
 
 
 def test_gemm__measures_every_point_it_planned(measured: tuple[schema.Result, Analysis]) -> None:

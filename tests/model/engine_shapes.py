@@ -1,7 +1,8 @@
 """Prints the parameter shapes that vLLM itself makes: `python -m tests.model.engine_shapes TP EP LAYERS CONFIG …`.
 
-Models are built on the meta device (no memory, no weights) as rank 0 of a stand-in process group of TP ranks,
-in a process of its own, since vLLM's parallel state is global. One JSON line a model: shapes, or an error.
+Models are built with parameters on the meta device (no memory, no weights) as rank 0 of a stand-in process
+group of TP ranks, in a process of its own, since vLLM's parallel state is global. One JSON line a model: shapes,
+or an error.
 """
 
 from __future__ import annotations
@@ -33,9 +34,23 @@ def stand_in_for(tp: int) -> None:
     parallel_state.GroupCoordinator.__init__ = without_channels
 
 
+def parameters_on_meta() -> Any:
+    """A mode in which `torch.empty`, which vLLM makes parameters with, takes no memory; all else is computed."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            given = dict(kwargs or {})
+            if function is torch.empty and given.get("device") is None:
+                given["device"] = "meta"
+            return function(*args, **given)
+
+    return Mode()
+
+
 def build(folder: str, tp: int, ep: int) -> dict[str, list[int]]:
     """Parameter name → shape of rank 0."""
-    import torch
     from vllm.config import set_current_vllm_config
     from vllm.distributed import parallel_state
     from vllm.engine.arg_utils import EngineArgs
@@ -57,7 +72,7 @@ def build(folder: str, tp: int, ep: int) -> dict[str, list[int]]:
         if not parallel_state.model_parallel_is_initialized():
             parallel_state.init_distributed_environment(world_size=tp, rank=0, local_rank=0, backend="fake")
             parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, backend="fake")
-        with torch.device("meta"):
+        with parameters_on_meta():
             model = initialize_model(vllm_config=config)
     return {name: list(parameter.shape) for name, parameter in model.named_parameters()}
 

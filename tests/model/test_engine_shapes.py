@@ -77,6 +77,9 @@ def answers_of(tp: int, ep: int, names: list[str]) -> dict[str, dict[str, object
 
 def assert_equal(tp: int, ep: int, names: list[str]) -> None:
     for name, answer in answers_of(tp, ep, names).items():
+        if (name, tp, ep) in REFUSED:
+            assert REFUSED[name, tp, ep] in str(answer.get("error")), f"{name} can be checked now: {answer}"
+            continue
         assert "error" not in answer, f"{name}: {answer}"
         shapes = answer["shapes"]
         assert isinstance(shapes, dict)
@@ -103,6 +106,8 @@ BUILT = [
     "tiny-deepseek",
     "tiny-llama",
 ]
+#: What the CPU build refuses at one number of ranks; the shapes there stay unchecked.
+REFUSED = {("gpt-oss-120b", 4, 1): "No Unquantized MoE backend"}
 #: Models with experts whose heads can be cut over 8 ranks (Qwen2-57B has 28 heads).
 MOE = [
     "deepseek-v2-lite",

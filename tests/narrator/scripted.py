@@ -21,6 +21,7 @@ class ScriptedServer(ThreadingHTTPServer):
         self.acts = list(acts)
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
+        self.plain = ""
 
     @property
     def url(self) -> str:
@@ -44,6 +45,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, b"<html>a proxy</html>")
         elif act == "!null":
             self._answer(200, b'{"choices": [{"message": {"content": null}}]}')
+        elif act == "!no template" and self.path.endswith("/chat/completions"):
+            self._answer(400, b"no chat template")
+        elif act == "!no template":
+            self._answer(200, json.dumps({"choices": [{"text": self.server.plain}]}).encode())
         elif act == "!hang":
             time.sleep(30)
         elif act == "!drip":

@@ -42,6 +42,15 @@ def test_narrate__prompt_model_seed_and_reply_are_kept() -> None:
     assert all(sentence in narration.prompt for sentence in SEEN.sentences)
 
 
+def test_narrate__model_without_a_chat_template_completes() -> None:
+    with serving("!no template") as server:
+        server.plain = texts.TRUE[0]
+        narration = narrate(SEEN, _endpoint(server.url, tries=1))
+        asked = [request["path"] for request in server.requests]
+    assert narration.outcome == "taken"
+    assert asked == ["/v1/chat/completions", "/v1/completions"]
+
+
 def test_narrate__key_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NARRATOR_KEY", "a-key")
     with serving(texts.TRUE[0]) as server:

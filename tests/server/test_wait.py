@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,10 +16,12 @@ import pytest
 
 from campaign.errors import InterruptedRun, ServerError
 from campaign.server import (
+    LivenessWatch,
     LoadProgress,
     PastLoad,
     ServerRecord,
     ServerSpec,
+    check_alive,
     ensure_ready,
     find,
     launch,
@@ -164,3 +169,32 @@ def test_wait__passing_failure_is_tried_again(tmp_path: Path) -> None:
         assert "less than desired GPU memory utilization" in failed[0].failure
     finally:
         stop(record)
+
+
+def test_watch__finds_a_server_that_stops_answering(tmp_path: Path) -> None:
+    spec = standin_spec(tmp_path, 0.3)
+    record = start(spec, tmp_path)
+    try:
+        record = wait_ready(record, spec)
+        assert record.pid is not None
+        with LivenessWatch(record, interval_s=0.1, timeout_s=1.0) as watch:
+            time.sleep(1.0)
+            assert watch.error is None
+            os.kill(record.pid, signal.SIGSTOP)
+            wait_for(lambda: watch.error is not None, 15.0)
+        assert "hangs: no completion within 1 s" in str(watch.error)
+        os.kill(record.pid, signal.SIGCONT)
+        check_alive(record, timeout_s=10.0)
+        os.kill(record.pid, signal.SIGKILL)
+        with LivenessWatch(record, interval_s=0.1, timeout_s=1.0) as watch:
+            wait_for(lambda: watch.error is not None, 5.0)
+        assert "died after it was up (signal 9)" in str(watch.error)
+    finally:
+        stop(record)
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "did not come true in time"
+        time.sleep(0.05)

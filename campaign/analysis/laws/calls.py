@@ -10,7 +10,7 @@ _ID, _LAW = "collective_calls", "all-reduces a step = 2 a layer + 1 for the embe
 
 
 def check(scene: Scene) -> tuple[Law, ...]:
-    """measured: `profile.path_calls.allreduce`, else `profile.calls.allreduce`; expected: `model.allreduces_per_step`."""
+    """Expected `model.allreduces_per_step`, measured `profile.path_calls.allreduce` (else `profile.calls.allreduce`)."""
     expected = scene.readings.value("model.allreduces_per_step")
     # Where an engine has a second path (its own all-reduce beside NCCL's), the model's calls are on the first.
     measured = scene.readings.value("profile.path_calls.allreduce")

@@ -51,9 +51,12 @@ def step_kernels() -> list[tuple[str, int]]:
     custom_ns = round(CUSTOM_US * 1e3)
     nccl = iter(parts_ns(round(ALLREDUCE_MS * 1e6) - custom_ns, NCCL_CALLS))
     kernels = [(NCCL, next(nccl))]
-    for layer in range(LAYERS):
-        for name in ("rms_norm", "gemm", "rope", "attention", "", "silu_mul", "other", ""):
-            kernels.append((f"synthesised_{name}", each[name][layer]) if name else (NCCL, next(nccl)))
+    order = ("rms_norm", "gemm", "rope", "attention", "", "silu_mul", "other", "")
+    kernels += [
+        (f"synthesised_{name}", each[name][layer]) if name else (NCCL, next(nccl))
+        for layer in range(LAYERS)
+        for name in order
+    ]
     return [*kernels, *((NCCL, ns) for ns in nccl), (CUSTOM, custom_ns)]
 
 
@@ -76,10 +79,10 @@ class Writer:
         self.written_bytes += len(data)
         self._out.write(data)
 
-    def event(self, category: str, name: str, pid: int, tid: int, start_ns: int, ns: int, args: str = "") -> None:
+    def event(self, category: str, name: str, lane: tuple[int, int], start_ns: int, ns: int, args: str = "") -> None:  # noqa: PLR0917
         more = f', "args": {{{args}}}' if args else ""
         self.write(
-            f'{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": {pid}, "tid": {tid}, '
+            f'{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": {lane[0]}, "tid": {lane[1]}, '
             f'"ts": {start_ns // 1000}.{start_ns % 1000:03d}, "dur": {ns // 1000}.{ns % 1000:03d}{more}}},\n'
         )
 
@@ -90,27 +93,27 @@ class Writer:
         )
 
 
-def write_step(
+def write_step(  # noqa: PLR0917
     writer: Writer, number: int, start_ns: int, kernels: list[tuple[str, int]], name: str, filler: int
 ) -> int:
     """One step; returns its end. `filler`: host events beside it (full variant), 0 = none."""
     length_ns = sum(ns for _, ns in kernels)
-    rank, host = writer.rank, 1000 + writer.rank
+    rank, host = writer.rank, (1000 + writer.rank, 1000 + writer.rank)
     if filler:
         launch_ns = start_ns - 40_000
-        writer.event("user_annotation", name, host, host, launch_ns - 100_000, 160_000)
-        writer.event("cuda_runtime", "cudaGraphLaunch", host, host, launch_ns, 30_000, f'"correlation": {number}')
+        writer.event("user_annotation", name, host, launch_ns - 100_000, 160_000)
+        writer.event("cuda_runtime", "cudaGraphLaunch", host, launch_ns, 30_000, f'"correlation": {number}')
         for i in range(filler):
             frame = f"vllm/v1/worker/gpu_model_runner.py({100 + i % 900}): synthesised_frame"
             stack = f'"Python parent id": {max(i - 1, 0)}, "Python id": {i}, "Ev Idx": {number * filler + i}'
-            writer.event("python_function", frame, host, host, launch_ns - 90_000 + 40 * i % 80_000, 30, stack)
-    writer.event("gpu_user_annotation", name, rank, STREAM, start_ns, length_ns)
+            writer.event("python_function", frame, host, launch_ns - 90_000 + 40 * i % 80_000, 30, stack)
+    writer.event("gpu_user_annotation", name, (rank, STREAM), start_ns, length_ns)
     now_ns = start_ns
     for node, (kernel, ns) in enumerate(kernels):
         args = (
             f'"device": {rank}, "stream": {STREAM}, "correlation": {number}, "graph node id": {node}' if filler else ""
         )
-        writer.event("kernel", kernel, rank, STREAM, now_ns, ns, args)
+        writer.event("kernel", kernel, (rank, STREAM), now_ns, ns, args)
         now_ns += ns
     return now_ns
 
@@ -146,7 +149,7 @@ def make(folder: Path, *, is_full: bool) -> Iterator[tuple[Path, int]]:
         else:
             path = folder / f"rank{rank}.pt.trace.json.gz"
             with path.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
-                yield path, write_rank(packed, rank, filler)  # type: ignore[arg-type]
+                yield path, write_rank(packed, rank, filler)
 
 
 def main() -> None:
@@ -158,8 +161,8 @@ def main() -> None:
     total = 0
     for path, size_bytes in make(options.out, is_full=options.full):
         total += size_bytes
-        print(f"{path}: {size_bytes / 1e6:.1f} MB")
-    print(f"{total / 1e6:.1f} MB before compression")
+        print(f"{path}: {size_bytes / 1e6:.1f} MB")  # noqa: T201
+    print(f"{total / 1e6:.1f} MB before compression")  # noqa: T201
 
 
 if __name__ == "__main__":

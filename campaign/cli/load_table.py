@@ -1,0 +1,67 @@
+"""Cells of a load as lines of text."""
+
+from __future__ import annotations
+
+from campaign.load.cell import Cell
+from campaign.load.latency import Distribution
+from campaign.load.search import SearchResult
+
+COLUMNS = (
+    "at once",
+    "run",
+    "in flight",
+    "req/s",
+    "tok/s",
+    "TTFT p50",
+    "ITL p50",
+    "TPOT",
+    "E2EL p50",
+    "client",
+    "failed",
+)
+
+
+def search_lines(result: SearchResult) -> list[str]:
+    """The outcome of a search in words."""
+    lines = []
+    if result.knee is not None:
+        lines.append(f"knee: {result.knee} concurrent requests; beyond it throughput gains less than half as much")
+    if result.best_goodput is not None and result.best_goodput_req_s is not None:
+        lines.append(f"highest goodput: {result.best_goodput_req_s:.3g} req/s at {result.best_goodput}")
+    return lines or ["no knee up to the concurrency tried"]
+
+
+def table_of(cells: tuple[Cell, ...]) -> list[str]:
+    """The cells as lines of text, times in ms."""
+    rows = [list(COLUMNS), *(_row(cell) for cell in cells)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
+    for cell in cells:
+        lines += [f"! {flag}" for flag in cell.flags]
+        lines += [f"! invalid: {cell.client.why}"] if not cell.client.valid else []
+        lines += [f"! {count} × {error}" for error, count in cell.errors.items()]
+    return lines
+
+
+def _row(cell: Cell) -> list[str]:
+    def number(value: float | None) -> str:
+        return "–" if value is None else f"{value:.4g}"
+
+    def median(of: Distribution) -> str:
+        return number(of.p50)
+
+    asked = str(cell.concurrency_asked) if cell.rate_asked is None else f"{cell.rate_asked:g}/s"
+    lag = f"{cell.client.timestamps} {number(cell.client.lag_ms_p99)} ms, {number(cell.client.cpu_us_per_token)} µs/tok"
+    return [
+        asked,
+        str(cell.repeat),
+        number(cell.concurrency_achieved),
+        number(cell.rate_achieved),
+        number(cell.output_tok_s),
+        median(cell.ttft_ms),
+        median(cell.itl_ms),
+        number(cell.tpot_ms.mean),
+        median(cell.e2el_ms),
+        lag,
+        f"{cell.failed}/{cell.completed + cell.failed}",
+    ]

@@ -17,7 +17,7 @@ from tests.reliability.kinds import make_campaign
 from tests.reliability.sweep import Base
 
 #: Points of a sweep: a few in `make test`, all of them (0) in `make proof`.
-FULL_OR_SAMPLE = [4, pytest.param(0, marks=[pytest.mark.proof, pytest.mark.timeout(7200)], id="every")]
+FULL_OR_SAMPLE = [3, pytest.param(0, marks=[pytest.mark.proof, pytest.mark.timeout(7200)], id="every")]
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from campaign import files, schema
 from campaign.errors import LockedError, StorageError
@@ -31,17 +30,19 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def identity_of(pid: int) -> str:
     """Boot and start ticks of a process: with the pid its name for ever, whatever is done to the clock.
 
-    Empty where there is no such process.
+    Empty where there is no such process, or only its remains (a zombie).
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return f"{boot}:{fields[19]}"
+        return "" if fields[0] in "ZX" else f"{boot}:{fields[19]}"
     except (OSError, IndexError):
         return ""
 
 
 def _myself() -> Holder:
+    import psutil
+
     started = datetime.fromtimestamp(psutil.Process().create_time(), UTC).isoformat(timespec="seconds")
     pid = os.getpid()
     return Holder(host=socket.gethostname(), pid=pid, started_at=started, identity=identity_of(pid))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import psutil
 
 from campaign.errors import EXIT_USAGE
 from campaign.lock import identity_of
@@ -94,19 +93,21 @@ def is_alive(process: Process) -> bool:
     """Whether the process of this pid and start time still runs (a zombie does not)."""
     if process == NO_PROCESS:
         return False
+    if process.identity:
+        return identity_of(process.pid) == process.identity
+    import psutil
+
     try:
         found = psutil.Process(process.pid)
-        if found.status() == psutil.STATUS_ZOMBIE:
-            return False
-        if process.identity:
-            return identity_of(process.pid) == process.identity
-        return abs(found.create_time() - process.started_at_s) < 0.05
+        return abs(found.create_time() - process.started_at_s) < 0.05 and found.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
 def describe(pid: int) -> Process:
     """A running process by what names it for ever; raises `psutil.NoSuchProcess` where it is gone."""
+    import psutil
+
     return Process(pid=pid, started_at_s=psutil.Process(pid).create_time(), identity=identity_of(pid))
 
 
@@ -170,6 +171,8 @@ def find_again(folder: Path, process: Process | None, campaign_folder: Path) -> 
 
 def find(folder: Path, campaign_folder: Path) -> Attempt | None:
     """The live process of an attempt whose pid was never saved (the runner died at that very moment), or None."""
+    import psutil
+
     out = str(folder.relative_to(campaign_folder) / "result.json")
     for found in psutil.process_iter(["pid", "cmdline"]):
         if out not in (found.info["cmdline"] or ()):

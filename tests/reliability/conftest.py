@@ -17,7 +17,7 @@ from tests.reliability.kinds import make_campaign
 from tests.reliability.sweep import Base
 
 #: Points of a sweep: a few in `make test`, all of them (0) in `make proof`.
-FULL_OR_SAMPLE = [4, pytest.param(0, marks=[pytest.mark.proof, pytest.mark.timeout(7200)], id="every")]
+FULL_OR_SAMPLE = [3, pytest.param(0, marks=[pytest.mark.proof, pytest.mark.timeout(7200)], id="every")]
 
 
 @pytest.fixture(scope="session")
@@ -53,14 +53,14 @@ def from_nothing(unbegun: Path) -> Base:
 
 @pytest.fixture(scope="session")
 def interrupted(unbegun: Path, runners: Runners, tmp_path_factory: pytest.TempPathFactory) -> Base:
-    """From a second phase that was interrupted before its last point to the end of the campaign."""
+    """From a second phase that was interrupted between its points to the end of the campaign."""
     scratch = tmp_path_factory.mktemp("interrupted")
-    folder = Path(shutil.copytree(unbegun, scratch / "interrupted")).resolve()
-    points = Store(folder).results_folder / "gemm" / "1" / "result.points.jsonl"
-    run = runners.begin(folder)
-    wait_until(lambda: points.exists() and len(read_points(points)) == 2, timeout_s=300)
-    run.send(signal.SIGTERM)
-    ended = run.wait()
-    assert ended.code == 130, ended.output
-    assert len(read_points(points)) == 2, "the last point was quicker than the signal"
-    return Base(folder=folder, until=None)
+    for number in range(1, 6):  # a last point may be quicker than the signal
+        folder = Path(shutil.copytree(unbegun, scratch / f"interrupted-{number}")).resolve()
+        points = Store(folder).results_folder / "gemm" / "1" / "result.points.jsonl"
+        run = runners.begin(folder)
+        wait_until(lambda path=points: len(read_points(path)) >= 1, timeout_s=300)
+        run.send(signal.SIGTERM)
+        if run.wait().code == 130 and len(read_points(points)) < 3:
+            return Base(folder=folder, until=None)
+    raise AssertionError("five times the last point was quicker than the signal")

@@ -107,12 +107,16 @@ def test_signal__closed_terminal(campaign_folder: Path) -> None:
 def test_kill__measurement_goes_on_and_is_adopted(campaign_folder: Path) -> None:
     child = begin(campaign_folder)
     child.kill()
+    (measurement,) = measurements_alive(campaign_folder)
+    os.kill(measurement, signal.SIGSTOP)  # it could be done before the next runner is there
     child.communicate()
     (gemm,) = [entry for entry in survey(campaign_folder).phases if entry["id"] == "gemm"]
     assert (gemm["status"], gemm["reason"].startswith("its runner ended, the measurement goes on")) == ("running", True)
-    again = subprocess.run(
-        command(campaign_folder, "resume"), cwd=ROOT, text=True, capture_output=True, timeout=300, check=False
-    )
-    assert again.returncode == 0, again.stderr
-    assert "adopted" in again.stderr
+    again = subprocess.Popen(command(campaign_folder, "resume"), cwd=ROOT, text=True, stderr=subprocess.PIPE)
+    assert again.stderr is not None
+    assert "gemm: attempt 1 is still measuring: adopted" in again.stderr.readline()
+    os.kill(measurement, signal.SIGCONT)
+    _, said = again.communicate(timeout=300)
+    assert again.returncode == 0, said
     assert len(list((Store(campaign_folder).results_folder / "gemm").iterdir())) == 1
+    assert measured_twice(campaign_folder) == []

@@ -121,16 +121,22 @@ def _read_all(
         return [one for file in files for one in _read_one(file, step_regex, extra, progress)]
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
 
     has_threads = threading.active_count() > 1
     context = multiprocessing.get_context("spawn" if has_threads else "fork")
     found: dict[Path, list[RankSteps | str]] = {}
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        jobs = {pool.submit(_read_one, file, step_regex, extra, None): file for file in files}
-        for job in as_completed(jobs):
-            found[jobs[job]] = job.result()
-            if progress is not None:
-                progress(str(jobs[job]), 1.0)
+    try:
+        with ProcessPoolExecutor(workers, mp_context=context) as pool:
+            jobs = {pool.submit(_read_one, file, step_regex, extra, None): file for file in files}
+            for job in as_completed(jobs):
+                found[jobs[job]] = job.result()
+                if progress is not None:
+                    progress(str(jobs[job]), 1.0)
+    except BrokenProcessPool as error:
+        raise TraceError(
+            f"a process that read {len(files)} traces was killed (memory?). Run again with `--processes 1`."
+        ) from error
     return [one for file in files for one in found[file]]
 
 

@@ -246,11 +246,11 @@ class _Engine:
         """A collective: all end together, each starts when it arrives."""
         for r in range(len(self.ranks)):
             self._place(r, key, (MAIN, self.clock[r] + self.draw.randint(100, 700), 1))
-        last = max(rank.events[-1].start for rank in self.ranks)
+        last = max(rank.events[-1].start + rank.base_ns for rank in self.ranks)
         transfer = self.draw.randint(2_000, 9_000)
         for r, rank in enumerate(self.ranks):
             event = rank.events[-1]
-            event.duration = last - event.start + transfer + self.draw.randint(0, 200)
+            event.duration = last - (event.start + rank.base_ns) + transfer + self.draw.randint(0, 200)
             self.clock[r] = event.end
 
     def _finish(self, r: int, name: str, start: int) -> None:

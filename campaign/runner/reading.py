@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -43,6 +44,15 @@ def scoped(quantities: tuple[Quantity, ...], entry: PhaseState, origin: str = "m
     return tuple(made)
 
 
+def measured_on(context: Context, results: Sequence[Result]) -> Context:
+    """The context with the device that the results are from: a document may be rendered on another machine."""
+    devices = {result.host.device for result in results if result.host.device and not result.imported}
+    if not devices:
+        return context
+    device: Literal["cuda", "cpu"] = "cpu" if devices == {"cpu"} else "cuda"
+    return msgspec.structs.replace(context, target=msgspec.structs.replace(context.target, device=device))
+
+
 def read_phase(campaign: OpenCampaign, entry: PhaseState) -> Reading | None:
     """The accepted result of one phase, analyzed; None where there is none."""
     kind = campaign.kinds[entry.kind]
@@ -52,7 +62,7 @@ def read_phase(campaign: OpenCampaign, entry: PhaseState) -> Reading | None:
     result, result_hash = loaded
     # Paths in results and in the target are relative to the campaign folder.
     with contextlib.chdir(campaign.store.folder):
-        analysis = kind.analyze(result, campaign.context)
+        analysis = kind.analyze(result, measured_on(campaign.context, [result]))
     return Reading(entry=entry, result=result, result_hash=result_hash, analysis=analysis)
 
 
@@ -175,6 +185,6 @@ def synthesis(campaign: OpenCampaign, state: CampaignState, readings: Mapping[st
     kind = next((campaign.kinds[e.kind] for e in state.phases if campaign.kinds[e.kind].synthesize), None)
     if kind is None or kind.synthesize is None:
         return None
-    context: Context = campaign.context
+    context = measured_on(campaign.context, [reading.result for reading in readings.values()])
     with contextlib.chdir(campaign.store.folder):
         return kind.synthesize(material(campaign, state, readings), context)

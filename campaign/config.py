@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from campaign.analysis import check_syntax
 from campaign.errors import ConfigError
 from campaign.phases.kind import PhaseKind
 
@@ -228,7 +229,17 @@ def duration_s(text: str) -> float | None:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else None
 
 
+def _check_hypotheses(complain: _Complaints, config: Config) -> None:
+    """A claim's test is read before anything is measured, not half an hour later."""
+    for number, table in enumerate(config.hypotheses):
+        try:
+            check_syntax(table.holds_if)
+        except ConfigError as error:
+            raise complain.value(("hypothesis", number, "holds_if"), str(error), "") from error
+
+
 def _check_values(complain: _Complaints, config: Config) -> None:
+    _check_hypotheses(complain, config)
     if not config.target.model and config.server.manage and not config.server.command:
         raise complain.value(
             ("target", "model"), "is missing", 'Write model = "FOLDER" (with a config.json) or a hub id.'
@@ -285,7 +296,7 @@ class _Complaints:
         """What is wrong at a key, and what to write instead."""
         line = self._line(path)
         where = f"{self._name}:{line}" if line else self._name
-        return ConfigError(f"{where}: {_dotted(path)}: {what}. {instead}")
+        return ConfigError(f"{where}: {_dotted(path)}: {what.removesuffix('.')}. {instead}".rstrip())
 
     def _line(self, path: tuple[Any, ...]) -> int | None:
         """The line of a key: its table's header first, then the key within; None where a scan does not find it."""

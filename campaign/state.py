@@ -58,6 +58,8 @@ class PhaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result_attempt: int = 0
     """Attempt whose result counts; 0 = none."""
     result_hash: str = ""
+    because: str = ""
+    """Why a rule added it; stays when the phase is done."""
     origin: str = "config"
     """config, added (by a person), rule:<name> (by the planner), imported."""
     process: Process | None = None

@@ -19,6 +19,7 @@ from campaign.errors import CampaignError
 
 #: Command → module of this package that holds it under its own name.
 COMMANDS = {
+    "init": "init",
     "plan": "todo",
     "resume": "todo",
     "run": "todo",
@@ -35,6 +36,7 @@ COMMANDS = {
     "shapes": "shapes",
     "load": "load",
     "server": "server",
+    "doctor": "doctor",
 }
 
 

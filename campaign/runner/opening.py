@@ -15,6 +15,7 @@ from campaign import importers, schema
 from campaign.config import Config, PhaseEntry, load, phase_entry
 from campaign.errors import ConfigError
 from campaign.phases.kind import Context, PhaseKind, Target
+from campaign.planner import check_rules
 from campaign.state import CampaignState, PhaseState, Wanted, reconcile
 from campaign.store import Store
 
@@ -79,6 +80,7 @@ class OpenCampaign:
         self.store = Store(folder)
         self.kinds: Mapping[str, PhaseKind] = {kind.name: kind for kind in kinds}
         self.config: Config = load(self.store.config_path, kinds)
+        check_rules(self.config.planner.off)
         self._folder = self.store.folder
 
     @cached_property

@@ -21,6 +21,7 @@ def follow_ups(campaign: OpenCampaign, state: CampaignState, planner: Planner) -
     return [
         PhaseState(
             id=proposal.id, kind=proposal.kind, parameters=dict(proposal.parameters), reason=proposal.reason,
+            because=proposal.reason,
             origin=f"rule:{proposal.rule}",
         )
         for proposal in planner(material(campaign, state, readings), campaign.config.planner)

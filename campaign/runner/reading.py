@@ -81,7 +81,7 @@ def row(campaign: OpenCampaign, entry: PhaseState, reading: Reading | None) -> R
         kind=entry.kind,
         title=entry.title,
         status=entry.status,
-        reason=entry.reason,
+        reason=entry.reason or entry.because,
         origin=entry.origin,
     )
     if reading is None:

@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 ENGINE ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 SETUP := $(VENV)/.installed-$(ENGINE)
 
-.PHONY: help run model test check proof gpu-proof golden clean setup lint
+.PHONY: help run model test check proof gpu-proof bench-load bench-trace golden clean setup lint
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -38,7 +38,7 @@ check: $(SETUP) lint ## lint, types and the fast tests only
 	$(PY) -m pytest -m "not proof and not vllm"
 
 proof: $(SETUP) ## the long drills (resumable)
-	$(PY) -m pytest -m proof
+	$(PY) -m pytest -s -m proof
 
 GPU_EXAMPLES := h200-qwen3-30b-a3b h200-kimi-mini-int4
 gpu-proof: $(SETUP) ## the campaigns of doc/examples/h200-*, measured again on this machine's GPU, in build/gpu/
@@ -53,6 +53,9 @@ gpu-proof: $(SETUP) ## the campaigns of doc/examples/h200-*, measured again on t
 
 bench-load: $(SETUP) ## what load generators cost and how truly they report, side by side
 	$(PY) -m tests.benchmarks.bench_load
+
+bench-trace: $(SETUP) ## what trace analysis costs, side by side with others
+	$(PY) -m tests.benchmarks.bench_trace
 
 golden: $(SETUP) ## update golden files
 	CAMPAIGN_GOLDEN=update $(PY) -m pytest -m "not proof and not vllm" -k golden

@@ -97,6 +97,18 @@ class PlannerTable(_Table, frozen=True, kw_only=True):
     """Rules that are switched off."""
 
 
+class NarratorTable(_Table, frozen=True, kw_only=True):
+    """[narrator]: off while url is empty."""
+
+    url: str = ""
+    """An OpenAI-compatible endpoint that is asked for the summary in prose; only what is verified is taken."""
+    model: str = ""
+    """Its served model name."""
+    api_key_env: str = ""
+    """Name of the environment variable that holds the key."""
+    seed: int = 0
+
+
 class PhaseEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One [[phase]]: its id, its kind and its parameters as written and as typed."""
 
@@ -122,6 +134,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     phases: tuple[PhaseEntry, ...] = ()
     hypotheses: tuple[HypothesisTable, ...] = ()
     planner: PlannerTable = PlannerTable()
+    narrator: NarratorTable = NarratorTable()
 
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
@@ -130,6 +143,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "target": TargetTable,
     "server": ServerTable,
     "planner": PlannerTable,
+    "narrator": NarratorTable,
 }
 
 

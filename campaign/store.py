@@ -59,6 +59,8 @@ class Store:
         self.events_path = self.state_folder / "events.jsonl"
         self.revisions_path = self.state_folder / "revisions.jsonl"
         """Every state of the numbers that was written up."""
+        self.narration_path = self.state_folder / "narration.json"
+        """What the narrator was asked and answered last."""
         self.config_path = self.folder / config.FILE_NAME
         self.templates = self.folder / "templates"
         self.recovered: list[str] = []

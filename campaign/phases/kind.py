@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from campaign.narrator import Endpoint, Narration
 from campaign.schema import Finding, Quantity, Result
 
 ServerNeed = Literal["none", "running", "profiled"]
@@ -148,6 +149,8 @@ class PhaseKind:
     """result → view, quantities, findings. Pure."""
     synthesize: Callable[[Material, Context], Analysis] | None = None
     """For the kind that measures nothing: what the other phases say together → view. Pure."""
+    narrate: Callable[[Analysis, Endpoint], Narration] | None = None
+    """What a language model says of a synthesis, verified claim by claim."""
     template: str
     """File name of the template of the section that has the phase's id."""
     sections_before: tuple[tuple[str, str], ...] = ()

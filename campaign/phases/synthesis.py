@@ -9,7 +9,7 @@ from campaign.analysis import Facts, Hypothesis, ModelFacts, Synthesis, synthesi
 from campaign.analysis.revisions import Move, moved
 from campaign.errors import CampaignError
 from campaign.model import Shards, read_model, shard
-from campaign.narrator import verify
+from campaign.narrator import Endpoint, Narration, narrate, verify
 from campaign.phases.kind import Analysis, Context, Material, PhaseKind, Revision, Row
 from campaign.schema import Finding, Quantity
 
@@ -160,6 +160,11 @@ def _points(_config: Config) -> tuple[str, ...]:
     return ()
 
 
+def _narrate(analysis: Analysis, endpoint: Endpoint) -> Narration:
+    assert isinstance(analysis.view, View)
+    return narrate(analysis.view.synthesis, endpoint)
+
+
 KIND = PhaseKind(
     name="synthesis",
     title="What it means",
@@ -169,6 +174,7 @@ KIND = PhaseKind(
     configure=_configure,
     points=_points,
     synthesize=_synthesize,
+    narrate=_narrate,
     template="synthesis.md.j2",
     sections_before=(("summary", "summary.md.j2"),),
     sections_after=(("method", "method.md.j2"), ("revisions", "revisions.md.j2")),

@@ -29,7 +29,7 @@ from campaign.phases.kind import PhaseKind
 from campaign.runner.importing import accept, read_imports
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.proposals import Planner, follow_ups
-from campaign.runner.reading import accept_synthesis, note_hypotheses, note_revision, read_all
+from campaign.runner.reading import accept_synthesis, ask_narrator, note_hypotheses, note_revision, read_all
 from campaign.runner.reporting import Reporter, StopRequest
 from campaign.runner.serving import ServerKeeper
 from campaign.runner.writing import Written, document_path, write
@@ -180,6 +180,10 @@ class Runner:
         readings = read_all(self._campaign, self._state)
         if note_revision(self._campaign, self._state, readings):
             self._store.log("revision")
+        narration = ask_narrator(self._campaign, self._state, readings)
+        if narration is not None:
+            reasons = f": {'; '.join(narration.reasons)}" if narration.reasons else ""
+            self._reporter.say(f"narrator: {narration.outcome}{reasons}")
         state = self._state
         for kind in self._campaign.kinds.values():
             if kind.synthesize is not None:

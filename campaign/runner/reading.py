@@ -10,6 +10,7 @@ import msgspec
 
 from campaign import files, schema
 from campaign.measurement import now_utc
+from campaign.narrator import Endpoint, Narration
 from campaign.phases.kind import Analysis, Belief, Context, Material, PhaseKind, Revision, Row
 from campaign.runner.opening import OpenCampaign
 from campaign.schema import Finding, Quantity, Result
@@ -142,7 +143,45 @@ def material(campaign: OpenCampaign, state: CampaignState, readings: Mapping[str
         beliefs=beliefs(campaign, state),
         rows=tuple(row(campaign, entry, readings.get(entry.id)) for entry in state.phases),
         revisions=read_revisions(campaign),
+        narrated=told.narration.text if (told := read_narration(campaign)) is not None else "",
     )
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What the narrator was asked and answered, and about which numbers."""
+
+    about: str
+    """Hash of the quantities."""
+    narration: Narration
+
+
+def read_narration(campaign: OpenCampaign) -> Told | None:
+    """What the narrator said last, where one is configured; its text is verified again wherever it is used."""
+    if not campaign.config.narrator.url:
+        return None
+    known: Told | None = campaign.store.read_json(campaign.store.narration_path, Told)
+    return known
+
+
+def ask_narrator(campaign: OpenCampaign, state: CampaignState, readings: Mapping[str, Reading]) -> Narration | None:
+    """Ask the narrator once for these numbers and keep prompt and reply; None where nothing was asked.
+
+    A bad endpoint never stops a campaign: the template's text stands then.
+    """
+    table = campaign.config.narrator
+    kind = next((campaign.kinds[e.kind] for e in state.phases if campaign.kinds[e.kind].narrate), None)
+    analysis = synthesis(campaign, state, readings)
+    if not table.url or kind is None or kind.narrate is None or analysis is None:
+        return None
+    numbers = [(q.name, q.value) for q in material(campaign, state, readings).quantities]
+    about = schema.content_hash([numbers, table.url, table.model, table.seed])
+    known = read_narration(campaign)
+    if known is not None and known.about == about:
+        return None
+    endpoint = Endpoint(url=table.url, model=table.model, api_key_env=table.api_key_env, seed=table.seed)
+    narration = kind.narrate(analysis, endpoint)
+    files.write_atomic(campaign.store.narration_path, schema.encode_pretty(Told(about=about, narration=narration)))
+    return narration
 
 
 def read_revisions(campaign: OpenCampaign) -> tuple[Revision, ...]:

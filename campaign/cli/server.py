@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from campaign.errors import UsageError
 from campaign.phases.catalog import KINDS
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.serving import server_spec
-from campaign.server import LoadProgress, ServerRecord, ensure_ready, find, stop, tail_text
+from campaign.server import LoadProgress, ServerRecord, ServerSpec, ensure_ready, find, stop, tail_text
 from campaign.store import Store
 
 
@@ -26,7 +27,7 @@ def server() -> None:
 @click.pass_context
 def start(ctx: click.Context, no_wait: bool) -> None:
     """Start the server of campaign.toml and wait until it is ready; adopt it where it runs already."""
-    folder, spec = _folder(ctx), server_spec(_campaign(ctx))
+    folder, spec = _folder(ctx), _spec(ctx)
     with lock.hold(folder / "state"):
         shelf = _Shelf(folder)
         record = ensure_ready(
@@ -97,8 +98,10 @@ def _folder(ctx: click.Context) -> Path:
     return folder.resolve()
 
 
-def _campaign(ctx: click.Context) -> OpenCampaign:
-    return OpenCampaign(_folder(ctx), KINDS)
+def _spec(ctx: click.Context) -> ServerSpec:
+    """What campaign.toml describes; a program that embeds these commands may bring its own."""
+    build: Callable[[], ServerSpec] | None = ctx.obj.get("server_spec")
+    return build() if build is not None else server_spec(OpenCampaign(_folder(ctx), KINDS))
 
 
 class _Shelf:

@@ -13,7 +13,7 @@ from tests.server.conftest import free_port
 
 pytestmark = [pytest.mark.vllm]
 #: The prompt is some thousand tokens of the tiny model's tokenizer.
-ARGS = ("--load-format", "dummy", "--dtype", "bfloat16", "--max-model-len", "4096", "--max-num-seqs", "2")
+ARGS = ("--load-format", "dummy", "--dtype", "bfloat16", "--max-model-len", "2048", "--max-num-seqs", "2")
 
 
 def test_narrate__babble_of_random_weights_is_refused(tmp_path: Path) -> None:

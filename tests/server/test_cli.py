@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from campaign import schema
 from campaign.cli.server import server
 from campaign.errors import UsageError
-from campaign.server import ServerRecord, read_record, stop, write_record
+from campaign.server import ServerRecord, stop
+from campaign.store import Store
 
 from .test_wait import standin_spec
 
@@ -27,9 +30,9 @@ def typed(tmp_path: Path) -> Iterator[Typed]:
         )
 
     yield run
-    record = read_record(tmp_path / "state" / "server.json")
-    if record is not None:
-        stop(record)
+    state = Store(tmp_path).load_state()
+    if state is not None and state.server and state.server["state"] != "stopped":
+        stop(msgspec.convert(state.server, ServerRecord))
 
 
 def test_cli__start_status_logs_stop(typed: Typed, tmp_path: Path) -> None:
@@ -52,9 +55,9 @@ def test_cli__start_without_waiting(typed: Typed) -> None:
 
 
 def test_cli__an_attached_server_is_not_stopped(typed: Typed, tmp_path: Path) -> None:
-    write_record(
-        tmp_path / "state" / "server.json", ServerRecord(state="ready", kind="attached", url="http://127.0.0.1:9")
-    )
+    store = Store(tmp_path)
+    record = ServerRecord(state="ready", kind="attached", url="http://127.0.0.1:9")
+    store.save_state(msgspec.structs.replace(store.new_state(), server=schema.builtins(record)), "server")
     result = typed("stop")
     assert isinstance(result.exception, UsageError)
     assert "never stops an attached server" in str(result.exception)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -92,7 +93,8 @@ def _topology() -> str:
     if not shutil.which("nvidia-smi"):
         return ""
     shown = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=60, check=False)
-    return shown.stdout.strip() if shown.returncode == 0 else ""
+    # It underlines its header even where nobody sees it.
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout).strip() if shown.returncode == 0 else ""
 
 
 def _disturbances(gpus: Sequence[Gpu]) -> tuple[str, ...]:

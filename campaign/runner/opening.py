@@ -73,6 +73,16 @@ def locate_model(folder: Path, model: str) -> Path:
     )
 
 
+#: Inputs longer than this (a model's list of layers) stand in the state as their hash: it is to be read by people.
+LONGEST_INPUT_BYTES = 200
+
+
+def _short(encoded: bytes) -> str:
+    if len(encoded) <= LONGEST_INPUT_BYTES:
+        return encoded.decode()
+    return f"sha256 {schema.content_hash(encoded)}"
+
+
 class OpenCampaign:
     """What commands work on; reading it changes nothing on disk."""
 
@@ -144,7 +154,7 @@ class OpenCampaign:
         fields.pop("target", None)
         target = schema.builtins(self.context.target)
         path = target.pop("config_path")
-        inputs = {f"parameters.{name}": schema.encode(value).decode() for name, value in fields.items()}
+        inputs = {f"parameters.{name}": _short(schema.encode(value)) for name, value in fields.items()}
         inputs |= {f"target.{name}": str(value) for name, value in target.items()}
         inputs["script_version"] = str(kind.script_version)
         if path:

@@ -22,6 +22,7 @@ def follow_ups(campaign: OpenCampaign, state: CampaignState, planner: Planner) -
         PhaseState(
             id=proposal.id, kind=proposal.kind, parameters=dict(proposal.parameters), reason=proposal.reason,
             because=proposal.reason,
+            title=f"{campaign.kinds[proposal.kind].title}: {proposal.id}",
             origin=f"rule:{proposal.rule}",
         )
         for proposal in planner(material(campaign, state, readings), campaign.config.planner)

@@ -37,7 +37,11 @@ def check(scene: Scene) -> tuple[Law, ...]:
             explained_by=" + ".join(f"{what} {amount(ms, 'ms')}" for what, ms in parts),
             unexplained=None if is_kept else rest,
             note=f"in situ costs {times(busy.value / burst.value)} the isolated burst"
-            + ("" if is_kept or any("waiting" in what for what, _ in parts) else "; the trace does not split waiting"),
+            + (
+                ""
+                if is_kept or difference <= 0 or any("waiting" in what for what, _ in parts)
+                else "; the trace does not split waiting"
+            ),
         ),
     )
 

@@ -44,8 +44,11 @@ class TargetTable(_Table, frozen=True, kw_only=True):
     model: str = ""
     """A folder with config.json, or a hub id in the local cache."""
     tensor_parallel: int = 1
+    """Ranks that share each layer."""
     pipeline_parallel: int = 1
+    """Stages of layers."""
     expert_parallel: int = 1
+    """Ranks that share the routed experts whole; 1 = experts are cut like dense layers."""
     variant: dict[str, str] = {}
     """What else names this target in the document."""
     device: str = ""
@@ -56,16 +59,21 @@ class ServerTable(_Table, frozen=True, kw_only=True):
     """[server]"""
 
     engine: Literal["vllm"] = "vllm"
+    """The engine; decides how its log is read and its profiler is driven."""
     manage: bool = True
     """true: this tool starts and stops it; false: attach to `url` and never stop it."""
     url: str = "http://127.0.0.1:8000"
+    """Where it listens, or shall listen."""
     args: tuple[str, ...] = ()
     """Further arguments of the server."""
     env: dict[str, str] = {}
+    """Environment of the server, on top of this process's own."""
     command: tuple[str, ...] = ()
-    """Your own launcher instead; {port}, {model}, {name} and {profile_dir} are filled in."""
+    """Your own launcher instead; {port}, {host}, {model}, {served_name} and {profile_dir} are filled in."""
     stop_command: tuple[str, ...] = ()
+    """What stops the launcher's server."""
     ready_timeout: str = "60m"
+    """Longest load, counted from the server's start: 90s, 60m, 1.5h."""
     profile_ready: bool = False
     """true: one load, with the profiler configured, serves macro and profile."""
     profile_dir: str = ""
@@ -80,8 +88,11 @@ class HypothesisTable(_Table, frozen=True, kw_only=True):
     """[[hypothesis]]"""
 
     claim: str
+    """The belief, in words; written before it is measured."""
     holds_if: str
+    """Its test over the campaign's numbers, e.g. share("gemm") > share("allreduce")."""
     because: str = ""
+    """Why it is believed."""
 
 
 class PlannerTable(_Table, frozen=True, kw_only=True):
@@ -107,6 +118,7 @@ class NarratorTable(_Table, frozen=True, kw_only=True):
     api_key_env: str = ""
     """Name of the environment variable that holds the key."""
     seed: int = 0
+    """Sampling seed; temperature is 0."""
 
 
 class PhaseEntry(msgspec.Struct, frozen=True, kw_only=True):

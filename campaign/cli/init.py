@@ -13,7 +13,7 @@ from campaign.errors import UsageError
 from campaign.phases.catalog import KINDS
 
 _HEAD = """\
-# A profiling campaign. `python -m campaign plan` says what a resume would do; doc/guide explains every key.
+# A profiling campaign. `python -m campaign plan` says what a resume would do; doc/guide/config.md explains every key.
 
 [campaign]
 title = "Profiling campaign"

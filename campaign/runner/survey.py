@@ -68,7 +68,9 @@ def survey(folder: Path) -> Survey:
         seen.runner = f"at work: pid {holder.pid} on {holder.host} since {holder.started_at}"
     for phase in seen.phases:
         if phase["status"] == "failed":
-            seen.needs_person.append(f"phase {phase['id']} failed: {phase['reason']}. Mend it, then: resume")
+            seen.needs_person.append(
+                f"phase {phase['id']} failed: {phase['reason'].rstrip('.')}. Mend it, then: resume"
+            )
     return seen
 
 

@@ -108,7 +108,7 @@ def cpu_name() -> str:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
-    return platform.processor()
+    return platform.processor() or platform.machine()
 
 
 def usable_cpus() -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from campaign import schema
-from campaign.host import read_model_config
+from campaign.host import cpu_name, read_model_config
 from campaign.measurement import Measurement, run_script
 from campaign.phases.environment import KIND, Config, Data, Gpu, facts_of_model
 
@@ -42,15 +42,6 @@ def _versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 def _gpus() -> tuple[tuple[Gpu, ...], str]:
@@ -133,7 +124,7 @@ def gather(config: Config) -> Data:
         hostname=platform.node(),
         system=_system(),
         kernel=platform.release(),
-        cpu=_cpu_name(),
+        cpu=cpu_name(),
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=psutil.virtual_memory().total,
         gpus=gpus,

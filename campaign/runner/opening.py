@@ -14,6 +14,7 @@ import msgspec
 from campaign import importers, schema
 from campaign.config import Config, PhaseEntry, load, phase_entry
 from campaign.errors import ConfigError
+from campaign.host import cpu_name
 from campaign.phases.kind import Context, PhaseKind, Target
 from campaign.planner import check_rules
 from campaign.state import CampaignState, PhaseState, Wanted, reconcile
@@ -38,13 +39,8 @@ def read_device() -> Device:
         handle = pynvml.nvmlDeviceGetHandleByIndex(0)
         name, driver = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlSystemGetDriverVersion()
     except pynvml.NVMLError:
-        return Device(kind="cpu", name=_cpu_name(), driver="")
+        return Device(kind="cpu", name=cpu_name(), driver="")
     return Device(kind="cuda", name=str(name), driver=str(driver))
-
-
-def _cpu_name() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "cpu")
 
 
 def engine_version() -> str:

@@ -32,6 +32,12 @@ class Text(str):
         return escape.text(self)
 
 
+class Literal(str):
+    """A string that a template says itself; blanks at its edges are meant, as in `{{ "" if loop.last else ", " }}`."""
+
+    __slots__ = ()
+
+
 class Record(dict[str, object]):
     """The fields of a struct; a field is found before a method of that name."""
 
@@ -59,7 +65,7 @@ def as_markdown(value: object) -> str:
         return Markup(numbers.DASH)
     if isinstance(value, int | float):
         return numbers.num(value)
-    return escape.text(str(value))
+    return Markup(_spaced(value)) if isinstance(value, Literal) else escape.text(str(value))
 
 
 class MissingName(StrictUndefined):
@@ -78,6 +84,13 @@ class MissingName(StrictUndefined):
 
 
 class _Generator(CodeGenerator):
+    def visit_Const(self, node: nodes.Const, frame: Frame) -> None:
+        """Strings that the template says are known as such when they are printed."""
+        if isinstance(node.value, str):
+            self.write(f"environment.literal({node.value!r})")
+        else:
+            super().visit_Const(node, frame)
+
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         """`a ~ b` through this environment, so that text joined to markdown is escaped as markdown."""
         self.write("environment.joined((")
@@ -93,13 +106,14 @@ def _spaced(part: object) -> str:
         return str(as_markdown(part))
     body = part.strip(" ")
     lead = part[: len(part) - len(part.lstrip(" "))]
-    return lead + str(as_markdown(body)) + part[len(lead) + len(body) :] if body else part
+    return lead + str(escape.text(body)) + part[len(lead) + len(body) :] if body else str(part)
 
 
 class MarkdownEnvironment(SandboxedEnvironment):
     """Jinja2 whose output is markdown: values are text unless a filter or the template itself made them markdown."""
 
     code_generator_class = _Generator
+    literal = Literal
     intercepted_binops = frozenset(["+", "%"])
 
     def __init__(self, folders: Sequence[str]) -> None:
@@ -167,7 +181,9 @@ def string(value: object) -> Text:
 NUMBER_FILTERS: tuple[Callable[..., Any], ...] = (
     *(numbers.num, numbers.fixed, numbers.percent, numbers.signed, numbers.column, numbers.shares, dash, string),
 )
-TEXT_FILTERS: tuple[Callable[..., Markup], ...] = (escape.text, escape.cell, escape.code, escape.html, escape.block)
+TEXT_FILTERS: tuple[Callable[..., Markup], ...] = (
+    *(escape.text, escape.cell, escape.code, escape.kernel, escape.html, escape.block),
+)
 FUNCTIONS: tuple[Callable[..., Any], ...] = (tables.table, numbers.column, numbers.shares)
 
 

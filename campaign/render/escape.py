@@ -63,6 +63,13 @@ def code(value: str) -> Markup:
     return Markup(f"`{line}`")
 
 
+def kernel(value: str, width: int = 90) -> Markup:
+    """A kernel's name as text: no return type, no parameter list, cut at `width` letters, never down to nothing."""
+    line = _one_line(value).removeprefix("void ").replace("(anonymous namespace)::", "")
+    line = re.sub(r"(?<=[\w>])\([^()]*\)(?: const)?$", "", line)
+    return text(line if len(line) <= width else line[: width - 1] + "…")
+
+
 def html(value: str) -> Markup:
     """`value` as one line of text inside raw HTML (the collapsed line of a section)."""
     return Markup(html_module.escape(_one_line(value)))

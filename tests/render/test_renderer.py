@@ -57,6 +57,26 @@ def test_render__values_are_text_however_they_are_joined(tmp_path: Path) -> None
         assert render(tmp_path, source, x=evil) == shown, source
 
 
+def test_render__blanks_that_a_template_says_are_printed(tmp_path: Path) -> None:
+    loop = "{% for x in xs %}{{ x }}{{ '' if loop.last else ', ' }}{% endfor %}"
+    assert render(tmp_path, loop, xs=["a", "b"]) == "a, b"
+    assert render(tmp_path, "a{{ ' or ' if yes }}b", yes=True) == "a or b"
+    assert render(tmp_path, "{% set between = ', ' %}a{{ between }}b") == "a, b"
+    assert render(tmp_path, "{{ x }}", x="    no code block") == "no code block"
+
+
+def test_render__kernels_keep_what_tells_them_apart(tmp_path: Path) -> None:
+    flash = "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<int> > >(int, float*)"
+    for name, shown in (
+        (flash, "cutlass::device_kernel&lt;flash::enable_sm90_or_later&lt;flash::FlashAttnFwdSm90&lt;int> > >"),
+        ("void at::native::(anonymous namespace)::fill<int>(int*)", "at::native::fill&lt;int>"),
+        ("aten::mm", "aten::mm"),
+        ("k" * 200, "k" * 89 + "…"),
+        ("(x)", "(x)"),
+    ):
+        assert render(tmp_path, "{{ x|kernel }}", x=name) == shown
+
+
 def test_render__ways_around_the_escaping_are_closed(tmp_path: Path) -> None:
     for source in (
         "{{ x|safe }}",

@@ -182,7 +182,7 @@ NUMBER_FILTERS: tuple[Callable[..., Any], ...] = (
     *(numbers.num, numbers.fixed, numbers.percent, numbers.signed, numbers.column, numbers.shares, dash, string),
 )
 TEXT_FILTERS: tuple[Callable[..., Markup], ...] = (
-    *(escape.text, escape.cell, escape.code, escape.kernel, escape.html, escape.block),
+    *(escape.text, escape.cell, escape.code, escape.kernel, escape.sentence, escape.html, escape.block),
 )
 FUNCTIONS: tuple[Callable[..., Any], ...] = (tables.table, numbers.column, numbers.shares)
 

@@ -63,6 +63,12 @@ def code(value: str) -> Markup:
     return Markup(f"`{line}`")
 
 
+def sentence(value: str) -> Markup:
+    """`value` as text that ends as a sentence does: one full stop, whether it came with one or not."""
+    line = _one_line(value)
+    return text(line if line.endswith((".", "!", "?", ":")) else line + ".")
+
+
 def kernel(value: str, width: int = 90) -> Markup:
     """A kernel's name as text: no return type, no parameter list, cut at `width` letters, never down to nothing."""
     line = _one_line(value).removeprefix("void ").replace("(anonymous namespace)::", "")

@@ -65,6 +65,11 @@ def test_render__blanks_that_a_template_says_are_printed(tmp_path: Path) -> None
     assert render(tmp_path, "{{ x }}", x="    no code block") == "no code block"
 
 
+def test_render__a_reason_ends_with_one_full_stop(tmp_path: Path) -> None:
+    for reason in ("TP 1 has none", "TP 1 has none."):
+        assert render(tmp_path, "Not measured: {{ x|sentence }}", x=reason) == "Not measured: TP 1 has none."
+
+
 def test_render__kernels_keep_what_tells_them_apart(tmp_path: Path) -> None:
     flash = "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<int> > >(int, float*)"
     for name, shown in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 from typing import Any
 
 import click
@@ -34,7 +35,7 @@ def render(obj: dict[str, Any], check: bool, diff: bool, force: tuple[str, ...],
     if check or diff:
         written = preview(campaign, state, Composer(campaign, state).compose(), force=force, insert=insert)
         if diff:
-            click.echo(_unified(written.before, written.after, campaign.config.document.path), nl=False)
+            click.echo(unified(written.before, written.after, campaign.config.document.path), nl=False)
         for text in written.needs_person:
             click.echo(text, err=True)
         if written.needs_person:
@@ -51,6 +52,8 @@ def render(obj: dict[str, Any], check: bool, diff: bool, force: tuple[str, ...],
     return EXIT_DOCUMENT if written.needs_person else 0
 
 
-def _unified(before: bytes, after: bytes, name: str) -> str:
-    old, new = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (before, after))
-    return "".join(difflib.unified_diff(old, new, name, f"{name} (rewritten)"))
+def unified(before: bytes, after: bytes, name: str) -> str:
+    """The difference as `patch` and `git apply` take it: lines end at "\\n" alone."""
+    old, new = (list(io.StringIO(data.decode("utf-8", "replace"), newline="\n")) for data in (before, after))
+    lines = difflib.unified_diff(old, new, name, f"{name} (rewritten)")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -84,8 +83,7 @@ def _topology() -> str:
     if not shutil.which("nvidia-smi"):
         return ""
     shown = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=60, check=False)
-    # It underlines its header even where nobody sees it.
-    return re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout).strip() if shown.returncode == 0 else ""
+    return shown.stdout.strip() if shown.returncode == 0 else ""
 
 
 def _disturbances(gpus: Sequence[Gpu]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ Markdown = Markup
 
 _SPACES = re.compile("[ \t]*(?:\r\n|[\n\r\u0085\u2028\u2029])+[ \t]*|\t")
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _ENTITY = re.compile(r"&(?=#?[A-Za-z0-9]+;)")
 _EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _CHARACTERS = str.maketrans(
@@ -82,8 +83,9 @@ def html(value: str) -> Markup:
 
 
 def block(value: str, language: str = "") -> Markup:
-    """`value` as a block of code, lines kept; where it holds a section's marker, as `<pre>`."""
-    lines = [_visible(line) for line in re.split("\r\n|[\n\r\u0085\u2028\u2029]", value.rstrip("\r\n"))]
+    """`value` as a block of code, lines kept, a terminal's colours left out; with a section's marker, as `<pre>`."""
+    plain = _COLOUR.sub("", value.rstrip("\r\n"))
+    lines = [_visible(line) for line in re.split("\r\n|[\n\r\u0085\u2028\u2029]", plain)]
     body = "\n".join(line.rstrip(" ") for line in lines)
     if _LOUD_LINE.search(body):
         return Markup(f"<pre>\n{html_module.escape(body, quote=False)}\n</pre>\n")

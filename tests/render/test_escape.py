@@ -117,3 +117,7 @@ def test_text__never_holds_a_marker_or_a_line_end(value: str) -> None:
 def test_text__leaves_plain_names_readable() -> None:
     for plain in ("rms_norm", "Qwen3-30B-A3B", "a < 5 %".replace("<", "at"), "C#", "R&D", "2 × H200 (NVLink), 4.43 ms"):
         assert text(plain) == plain
+
+
+def test_block__shows_a_programs_colours_as_none() -> None:
+    assert block("\x1b[4mGPU0\tCPU\x1b[0m\n") == "```\nGPU0\tCPU\n```\n"

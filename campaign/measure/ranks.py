@@ -22,7 +22,9 @@ from campaign.errors import PhaseError
 #: How long ranks get to end by themselves after everything is measured.
 TEARDOWN_S = 15.0
 #: How long ranks get to load their libraries and to find each other.
-START_S = 180.0
+START_S = 120.0
+#: How long a killed process may take to be gone.
+KILL_S = 20.0
 _COUNTER = struct.Struct("<q")
 
 
@@ -152,7 +154,9 @@ class Group:
             if process.poll() is None:
                 process.kill()
         for process in self.processes:
-            process.wait()
+            # A process that a driver holds in the kernel cannot be ended; waiting for it would hang this one too.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILL_S)
             if process.stdout is not None:
                 process.stdout.close()
         self._selector.close()

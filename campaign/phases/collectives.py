@@ -23,9 +23,9 @@ from campaign.schema import Finding, Quantity, Result, Source, decode
 #: 1 KiB to 256 MiB on GPUs; a CPU's sweep ends earlier so that a campaign stays short.
 SWEEP = {"cuda": tuple(1 << bits for bits in range(10, 29, 2)), "cpu": (1 << 10, 1 << 14, 1 << 18, 1 << 22)}
 EVERY: tuple[Operation, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-#: The order in which vLLM prefers them; those that do not load are noted.
+#: The order in which vLLM prefers them, then what it does not use; those that do not load are noted.
 BACKENDS: dict[str, tuple[Backend, ...]] = {
-    "cuda": ("custom", "pynccl", "symmetric", "flashinfer", "torch"),
+    "cuda": ("custom", "symmetric", "pynccl", "torch", "one_shot", "two_shot", "flashinfer"),
     "cpu": ("torch",),
 }
 

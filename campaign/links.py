@@ -109,7 +109,7 @@ def link_of(links: tuple[GpuLinks, ...], device_name: str) -> Link | None:
 
 
 def describe_links(links: tuple[GpuLinks, ...]) -> str:
-    """One line a GPU, where the driver tells anything."""
+    """The links of each GPU in words; empty without any."""
     lines = []
     for gpu in links:
         nvlink = f"{gpu.nvlinks} NVLinks" + (f" of {gpu.nvlink_gb_s:g} GB/s" if gpu.nvlink_gb_s else "")
@@ -118,4 +118,4 @@ def describe_links(links: tuple[GpuLinks, ...]) -> str:
         parts.append(f"direct access to {', '.join(map(str, gpu.p2p_peers))}" if gpu.p2p_peers else "no direct access")
         parts.append(f"PCIe {gpu.pcie_generation} x{gpu.pcie_width}" if gpu.pcie_generation else "")
         lines.append(f"GPU {gpu.index}: {', '.join(part for part in parts if part)}")
-    return "\n".join(lines)
+    return "; ".join(lines)

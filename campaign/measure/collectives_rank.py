@@ -62,8 +62,11 @@ class Rank:
             element_bytes: int = torch.empty((), dtype=self.place.dtype).element_size()
             hidden = max(1, self.config.bytes_per_token // element_bytes)
             wanted = Wanted(group=self.control, device=self.place.device, dtype=self.place.dtype, hidden=hidden)
+            # An engine's libraries take longer to load than any call may take.
+            self.tell("loading")
             self.counters.step(self.number)
             self.communicators[backend] = communicators.load(backend, wanted)
+            self.tell("ready")
         return self.communicators[backend]
 
     @functools.cached_property

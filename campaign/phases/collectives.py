@@ -6,6 +6,7 @@ import msgspec
 
 from campaign import host
 from campaign.errors import ConfigError
+from campaign.links import describe_links
 from campaign.model import allreduce_floor_us, read_model, shard
 from campaign.phases.collectives_data import (
     Backend,
@@ -66,6 +67,8 @@ class CollectivesView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether gloo on a CPU was measured: its times say nothing of a GPU."""
     environment: Environment
     """Library, variables, topology."""
+    links: str
+    """The GPUs' links in words; empty = the driver tells nothing."""
     drift: tuple[str, ...]
     """What changed on the devices in between."""
     notes: tuple[str, ...]
@@ -123,6 +126,7 @@ def _analyze(result: Result, _context: Context) -> Analysis:
         device=result.host.cpu if config.device == "cpu" else result.host.device,
         is_cpu=config.device == "cpu",
         environment=data.environment,
+        links=describe_links(data.environment.gpus),
         drift=tuple(dict.fromkeys(text for point in data.points for text in drift_of(point))),
         notes=() if result.imported else result.notes,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -83,6 +84,9 @@ def _asked(backend: str, backends: tuple[str, ...]) -> tuple[str, ...]:
 
 def _first_right(makers: list[tuple[str, Make]], linear: Linear, activations: str) -> Prepared | str:
     """The first that runs and agrees with float32; else a wrong one, to be refused; else all reasons."""
+    # Layers refer to themselves in circles; what an earlier point held is freed first.
+    gc.collect()
+    torch.cuda.empty_cache()
     reasons: list[str] = []
     wrong: Prepared | None = None
     for name, make in makers:

@@ -31,8 +31,10 @@ from tests.measure.scripts import CONFIGS, ROOT, analyze, render
 LIMIT = 0.03
 #: One measurement; a GPU that hangs must not hold the machine.
 MEASUREMENT_S = 240.0
-#: No measurement begins later than this after the start.
-BEGIN_UNTIL_S = float(os.environ.get("ON_GPU_BEGIN_UNTIL_S", "500"))
+#: All of them together; what does not fit is left out, or cut off at its last point.
+TOTAL_S = float(os.environ.get("ON_GPU_TOTAL_S", "570"))
+#: A measurement needs about this much to be worth its start.
+LEAST_S = 45.0
 PARTS = ("collectives", "shapes", "formats")
 MODELS = ("qwen3-30b-a3b", "kimi-k2.5")
 STARTED = time.monotonic()
@@ -57,7 +59,7 @@ FORMATS: tuple[tuple[str, str, int, dict[str, Any] | None, dict[str, Any]], ...]
 def measure(kind: PhaseKind, context: Context, out: Path, **parameters: Any) -> schema.Result | None:
     """Run the script, log beside the result; None where it failed (the log says why)."""
     if not out.exists():
-        if time.monotonic() - STARTED > BEGIN_UNTIL_S:
+        if left_s() < LEAST_S:
             print(f"LEFT OUT {out.stem}: no time left; the same command goes on there", flush=True)
             return None
         config = kind.configure(msgspec.convert(parameters, kind.parameters), context)
@@ -73,13 +75,18 @@ def measure(kind: PhaseKind, context: Context, out: Path, **parameters: Any) -> 
     return schema.decode(out.read_bytes(), schema.Result)
 
 
+def left_s() -> float:
+    """Seconds left of the whole."""
+    return TOTAL_S - (time.monotonic() - STARTED)
+
+
 def run(module: list[str], log: Path) -> int:
     """A script in a group of its own, ended as a whole when its time is over."""
     start = time.monotonic()
     with log.open("a") as sink:
         process = subprocess.Popen([sys.executable, "-m", *module], cwd=ROOT, stdout=sink, stderr=sink, process_group=0)
         try:
-            code = process.wait(MEASUREMENT_S)
+            code = process.wait(min(MEASUREMENT_S, left_s()))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             code = process.wait(30)
@@ -112,8 +119,9 @@ def brief(row: dict[str, Any]) -> str:
     """One short line of a row, whichever kind it is of."""
     shown = ["kind", "m", "backend", "operation", "kernel", "calls", "size_bytes", "cold_us", "ms", "us", "graph_ms"]
     shown += ["graph_us", "kernel_us", "floor_fraction"]
-    parts = [f"{value:.4g}" if isinstance(value := row[key], float) else str(value)[:60] for key in shown if key in row]
-    return " ".join([*parts, str(row["note"])[:150]])
+    known = {key: row[key] for key in shown if row.get(key) is not None}
+    parts = [f"{key}={value:.4g}" if isinstance(value, float) else str(value)[:60] for key, value in known.items()]
+    return " ".join([*parts, str(row["note"])[:200]])
 
 
 def refusals(name: str, rows: list[dict[str, Any]]) -> list[str]:

@@ -47,6 +47,8 @@ DIRECT_EXPERTS: dict[str, DirectExperts] = {
 }
 #: Rounding of activations that kernels of this weight format may do: FP8 keeps 3 bits of mantissa, FP4 one.
 ROUNDED = {"fp8": direct_kernels.FP8_TOLERANCE, "int8": 0.05, "nvfp4": 0.3}
+#: Characters of a reason; engines list what each of their kernels lacks.
+REASON_LENGTH = 400
 #: Compute capability from which a GPU multiplies numbers of this format.
 MULTIPLIES_FROM = {"fp8": (8, 9), "nvfp4": (10, 0), "mxfp4": (10, 0)}
 
@@ -117,9 +119,8 @@ def _attempt(make: Make) -> Prepared | str:
         torch.cuda.synchronize()
     except Exception as error:
         # The engine's constructors, compilers and kernels raise anything, from AssertionError to their own classes.
-        first = str(error).strip().splitlines()
         torch.cuda.empty_cache()
-        return f"{type(error).__name__}: {first[0][:200] if first else 'no message'}"
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:REASON_LENGTH] or 'no message'}"
     return made
 
 

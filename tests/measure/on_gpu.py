@@ -80,11 +80,12 @@ def left_s() -> float:
     return TOTAL_S - (time.monotonic() - STARTED)
 
 
-def run(module: list[str], log: Path) -> int:
+def run(module: list[str], log: Path, more: dict[str, str]) -> int:
     """A script in a group of its own, ended as a whole when its time is over."""
     start = time.monotonic()
+    command = [sys.executable, "-m", *module]
     with log.open("a") as sink:
-        process = subprocess.Popen([sys.executable, "-m", *module], cwd=ROOT, stdout=sink, stderr=sink, process_group=0)
+        process = subprocess.Popen(command, cwd=ROOT, stdout=sink, stderr=sink, env=more | os.environ, process_group=0)
         try:
             code = process.wait(min(MEASUREMENT_S, left_s()))
         except subprocess.TimeoutExpired:

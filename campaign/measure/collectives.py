@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from campaign import host
+import msgspec
+
+from campaign import host, links
 from campaign.errors import PhaseError
+from campaign.measure import nccl_log
 from campaign.measure.ranks import Group, rank_folder
 from campaign.measurement import Measurement, now_utc, run_script
-from campaign.model import find_device
 from campaign.phases.collectives import KIND
 from campaign.phases.collectives_data import (
     CollectivePoint,
@@ -25,6 +29,8 @@ from campaign.phases.collectives_data import (
 from campaign.schema import decode, encode
 
 Run = Measurement[CollectivesConfig]
+#: Larger messages are not asked about: NCCL's choice changes below this.
+ASKED_AT_MOST_BYTES = 64 << 20
 RANK_MODULE = "campaign.measure.collectives_rank"
 
 
@@ -37,26 +43,63 @@ def main(argv: Sequence[str]) -> None:
             raise PhaseError(occupants)
     todo = [point for point in planned(run.config) if not run.is_done(key_of(point))]
     environment = read_environment(run.config)
-    if todo:
-        _measure(run, todo, environment)
-    else:
-        _write(run, environment, ())
+    notes = _measure(run, todo, environment)
+    if run.config.device == "cuda":
+        environment, why = _ask_nccl(run, environment)
+        notes += [why] if why else []
+    _write(run, environment, notes)
 
 
-def _measure(run: Run, todo: list[CollectivePoint], environment: Environment) -> None:
-    with rank_folder() as folder:
-        todo_path = folder / "todo.json"
-        todo_path.write_bytes(encode({"config": run.config, "todo": todo}))
-        group = Group(RANK_MODULE, run.config.ranks, todo_path, folder, _rank_environment(run.config))
+def _measure(run: Run, todo: list[CollectivePoint], environment: Environment) -> list[str]:
+    """Measure all; a path beside torch's own on which a rank dies or hangs is left out, and the rest goes on.
+
+    Returns what to note of the whole run.
+    """
+    left = todo
+    while left:
         try:
-            _collect(run, todo, group)
-            _write(run, environment, ())
-            hung = group.end()
-        finally:
-            group.kill()
-        if hung:
-            note = f"ranks {', '.join(map(str, hung))} hung in tear-down after everything was measured; they were ended"
-            _write(run, environment, (note,))
+            return _measure_together(run, left, environment)
+        except PhaseError as error:
+            left = [point for point in left if not run.is_done(key_of(point))]
+            failed = left[0].backend if left else "torch"
+            if failed == "torch":
+                raise
+            run.say(f"{error} Going on without {failed}.")
+            _give_up(run, [point for point in left if point.backend == failed], str(error))
+            left = [point for point in left if point.backend != failed]
+    return []
+
+
+def _give_up(run: Run, points: list[CollectivePoint], why: str) -> None:
+    ranks = tuple(RankSamples(rank=rank, note=why) for rank in range(run.config.ranks))
+    for point in points:
+        kept = _with_samples(point, ranks, None, None)
+        run.keep_point(key_of(point), kept, started_at=now_utc(), duration_s=0.0)
+
+
+@contextlib.contextmanager
+def _started(
+    config: CollectivesConfig, todo: list[CollectivePoint], folder: Path, variables: dict[str, str]
+) -> Iterator[Group]:
+    """The ranks while the block runs; none of them outlives it."""
+    todo_path = folder / "todo.json"
+    todo_path.write_bytes(encode({"config": config, "todo": todo}))
+    group = Group(RANK_MODULE, config.ranks, todo_path, folder, _rank_environment(config) | variables)
+    try:
+        yield group
+    finally:
+        group.kill()
+
+
+def _measure_together(run: Run, todo: list[CollectivePoint], environment: Environment) -> list[str]:
+    with rank_folder() as folder, _started(run.config, todo, folder, {}) as group:
+        _collect(run, todo, group)
+        # Written before the tear-down, which may hang.
+        _write(run, environment, ())
+        hung = group.end()
+    if not hung:
+        return []
+    return [f"ranks {', '.join(map(str, hung))} hung in tear-down after everything was measured; they were ended"]
 
 
 def _rank_environment(config: CollectivesConfig) -> dict[str, str]:
@@ -92,7 +135,7 @@ def _collect(run: Run, todo: list[CollectivePoint], group: Group) -> None:
 
 
 def _with_samples(
-    point: CollectivePoint, ranks: tuple[RankSamples, ...], before: host.Reading, after: host.Reading
+    point: CollectivePoint, ranks: tuple[RankSamples, ...], before: host.Reading | None, after: host.Reading | None
 ) -> CollectivePoint:
     return CollectivePoint(
         backend=point.backend,
@@ -123,14 +166,38 @@ def read_environment(config: CollectivesConfig) -> Environment:
 
     version = ".".join(str(part) for part in torch.cuda.nccl.version())
     name = host.read_host("cuda").device
-    known = find_device(name)
+    gpus = links.read_links()
     return Environment(
         library=f"NCCL {version}",
         variables=variables,
         topology=_topology(),
-        link=known.link if known else None,
+        link=links.link_of(gpus, name),
         device_name=name,
+        gpus=gpus,
     )
+
+
+def _ask_nccl(run: Run, environment: Environment) -> tuple[Environment, str]:
+    """Which algorithm NCCL takes for the sizes here, and why that is not known."""
+    config = run.config
+    sizes = sorted({config.burst_bytes, *config.sizes_bytes})
+    asked = [
+        CollectivePoint(backend="torch", operation="all_reduce", size_bytes=size, calls=1)
+        for size in sizes
+        if size <= ASKED_AT_MOST_BYTES
+    ]
+    short = msgspec.structs.replace(config, samples=1)
+    with rank_folder() as folder:
+        more = nccl_log.variables(folder)
+        try:
+            with _started(short, asked, folder, more) as group:
+                for _ in group.messages(config.timeout_s, lambda: "NCCL's own account of its choices"):
+                    pass
+        except PhaseError as error:
+            return environment, f"NCCL's choices are not known: {error}"
+        choices = nccl_log.read_choices(folder)
+    why = "" if choices else "NCCL wrote nothing about its choices; the kernels' names tell algorithm and protocol"
+    return msgspec.structs.replace(environment, nccl_choices=choices), why
 
 
 def _topology() -> str:

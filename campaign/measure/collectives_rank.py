@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from campaign.measure import communicators, kernels_seen, timing
-from campaign.measure.communicators import Communicator
+from campaign.measure.communicators import Communicator, Wanted, agree
 from campaign.measure.matrices import DTYPES
 from campaign.measure.operations import OPERATIONS, Exchange, Place, engine_all_reduce
 from campaign.measure.ranks import Counters
@@ -46,7 +47,6 @@ class Rank:
         device = f"cuda:{number}" if todo.config.device == "cuda" else "cpu"
         self.place = Place(rank=number, ranks=todo.config.ranks, device=device, dtype=DTYPES[todo.config.dtype])
         self.counters = Counters(folder / "counters", todo.config.ranks)
-        self.control: dist.ProcessGroup | None = None
         self.communicators: dict[str, Communicator | str] = {}
         # The parent's pipe alone carries messages; whatever libraries print goes to the log.
         self._out = os.fdopen(os.dup(1), "wb", buffering=0)
@@ -59,12 +59,21 @@ class Rank:
     def communicator(self, backend: str) -> Communicator | str:
         """The engine's communicator, loaded at its first use; a reason where there is none."""
         if backend not in self.communicators:
-            if self.control is None:
-                self.control = dist.new_group(backend="gloo")
             element_bytes: int = torch.empty((), dtype=self.place.dtype).element_size()
             hidden = max(1, self.config.bytes_per_token // element_bytes)
-            self.communicators[backend] = communicators.load(backend, self.control, self.place.device, hidden)
+            wanted = Wanted(group=self.control, device=self.place.device, dtype=self.place.dtype, hidden=hidden)
+            # An engine's libraries take longer to load than any call may take.
+            self.tell("loading")
+            self.counters.step(self.number)
+            self.communicators[backend] = communicators.load(backend, wanted)
+            self.tell("ready")
         return self.communicators[backend]
+
+    @functools.cached_property
+    def control(self) -> dist.ProcessGroup:
+        """The ranks over gloo, to agree on what to do next beside the GPUs."""
+        made: dist.ProcessGroup = dist.new_group(backend="gloo")
+        return made
 
     def close(self) -> None:
         """Free what the communicators hold."""
@@ -96,6 +105,8 @@ def main() -> None:
     for point in todo.todo:
         rank.tell("done", key=key_of(point), samples=measure(rank, point))
     rank.tell("measured")
+    # Others may still read this rank's buffers.
+    dist.barrier()
     rank.close()
     dist.destroy_process_group()
 
@@ -136,7 +147,9 @@ def _exchange(rank: Rank, point: CollectivePoint) -> Exchange | str:
     communicator = rank.communicator(point.backend)
     if isinstance(communicator, str):
         return communicator
-    return engine_all_reduce(rank.place, elements, communicator)
+    made = engine_all_reduce(rank.place, elements, communicator)
+    is_made = agree(isinstance(made, Exchange), rank.control)
+    return "another rank does not take messages of this size" if isinstance(made, Exchange) and not is_made else made
 
 
 def _samples(rank: Rank, point: CollectivePoint, exchange: Exchange) -> tuple[float, ...]:
@@ -181,12 +194,15 @@ def _graph_samples(
     rank: Rank, point: CollectivePoint, exchange: Exchange
 ) -> tuple[tuple[float, ...], kernels_seen.Seen | None, str]:
     """Samples of one CUDA graph of all calls, its kernels' time, and why there are none."""
-    graph = torch.cuda.CUDAGraph()
+    graph, kept, why = torch.cuda.CUDAGraph(), [], ""
+    rank.counters.step(rank.number)
     try:
         with exchange.capture(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             kept = [exchange.call(i) for i in range(point.calls)]
     except RuntimeError as error:
-        return (), None, f"no CUDA graph: {str(error).splitlines()[0]}"
+        why = f"no CUDA graph: {str(error).splitlines()[0]}"
+    if not agree(not why, rank.control):
+        return (), None, why or "no CUDA graph: another rank could not capture one"
 
     def replay() -> None:
         rank.counters.step(rank.number)
@@ -196,7 +212,7 @@ def _graph_samples(
     exchange.refresh()
     timing.synchronize("cuda")
     dist.barrier()
-    seen = kernels_seen.during(replay, point.calls)
+    seen = kernels_seen.during(replay, point.calls) if point.operation == "all_reduce" else None
     # A graph that holds collectives must be gone before its communicator.
     del kept
     graph.reset()

@@ -1,309 +1,139 @@
-"""vLLM's own kernels at a layer's shape: Marlin INT4/INT8, block FP8, fused experts; a reason where one is missing."""
+"""Which kernel stands for the engine's at a layer's shape: its own choice first, then others that run."""
 
 from __future__ import annotations
 
-import inspect
+import gc
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
-from campaign.measure import experts
-from campaign.measure.matrices import Pool, Prepared, copies_for, relative_error
+from campaign.measure import direct_kernels, engine_layers
+from campaign.measure.engine_layers import Engine
+from campaign.measure.matrices import TOLERANCES, Prepared, Room
 from campaign.model import Linear
 
-#: FP8 activations are rounded to 3 bits of mantissa: products differ by some percent from float32.
-FP8_TOLERANCE = 0.1
-BLOCK = 128
+Make = Callable[[], Prepared]
+Direct = Callable[[Linear, int, Room], Prepared]
+DirectExperts = Callable[[tuple[Linear, Linear], int, Room], Prepared]
 
-Pair = tuple[Linear, Linear]
+#: Backends to ask for, by weight format, where the engine's own choice does not run here (`auto` = its choice).
+DENSE_BACKENDS = {
+    "fp8": ("auto", "cutlass", "marlin", "triton"),
+    "nvfp4": ("auto", "marlin"),
+    "mxfp4": ("auto", "marlin"),
+    "int4": ("auto",),
+    "int8": ("auto",),
+}
+EXPERT_BACKENDS = {
+    "fp8": ("auto", "triton", "marlin"),
+    "nvfp4": ("auto", "marlin"),
+    "mxfp4": ("auto", "marlin"),
+    "int4": ("auto",),
+    "bf16": ("auto",),
+    "fp16": ("auto",),
+}
+DIRECT: dict[str, Direct] = {
+    "int4": direct_kernels.marlin_dense,
+    "int8": direct_kernels.marlin_dense,
+    "fp8": direct_kernels.triton_fp8_dense,
+}
+DIRECT_EXPERTS: dict[str, DirectExperts] = {
+    "int4": direct_kernels.marlin_experts,
+    "bf16": direct_kernels.triton_experts,
+    "fp16": direct_kernels.triton_experts,
+    "fp8": direct_kernels.triton_experts_fp8,
+}
+#: Rounding of activations that kernels of this weight format may do: FP8 keeps 3 bits of mantissa, FP4 one.
+ROUNDED = {"fp8": direct_kernels.FP8_TOLERANCE, "int8": 0.05, "nvfp4": 0.3}
+#: Characters of a reason; engines list what each of their kernels lacks.
+REASON_LENGTH = 400
+#: Compute capability from which a GPU multiplies numbers of this format.
+MULTIPLIES_FROM = {"fp8": (8, 9), "nvfp4": (10, 0), "mxfp4": (10, 0)}
 
 
-def prepare_dense(linear: Linear, m: int, pool: Pool, cache_bytes: int, memory_bytes: float) -> Prepared | str:
+def prepare_dense(linear: Linear, m: int, room: Room, engine: Engine) -> Prepared | str:
     """The engine's kernel for a quantized dense linear, or why there is none."""
-    makers: dict[str, Callable[[Linear, int, Pool, int], Prepared]] = {
-        "int4": _marlin_dense,
-        "int8": _marlin_dense,
-        "fp8": _fp8_dense,
-    }
-    maker = makers.get(linear.dtype)
-    if maker is None:
-        return f"no engine kernel is known here for {linear.label}"
-    copies = _copies(linear.weight_bytes, cache_bytes, memory_bytes)
-    return _attempt(lambda: maker(linear, m, pool, copies))
+    makers: list[tuple[str, Make]] = [
+        (
+            backend,
+            partial(engine_layers.prepare_dense, linear, m, room, replace(engine, linear_backend=backend)),
+        )
+        for backend in _asked(engine.linear_backend, DENSE_BACKENDS.get(linear.dtype, ()))
+    ]
+    if linear.dtype in DIRECT and engine.linear_backend == "auto":
+        makers.append(("direct", partial(DIRECT[linear.dtype], linear, m, room)))
+    return _first_right(makers, linear, room.pool.dtype)
 
 
-def prepare_experts(pair: Pair, m: int, pool: Pool, cache_bytes: int, memory_bytes: float) -> Prepared | str:
+def prepare_experts(pair: tuple[Linear, Linear], m: int, room: Room, engine: Engine) -> Prepared | str:
     """The engine's fused experts, or why they cannot run here."""
-    makers = {"int4": _marlin_experts, "bf16": _triton_experts, "fp16": _triton_experts, "fp8": _triton_experts_fp8}
-    maker = makers.get(pair[0].dtype)
-    if maker is None:
-        return f"no engine kernel is known here for {pair[0].label} experts"
-    return _attempt(lambda: maker(pair, m, pool, cache_bytes, memory_bytes))
+    form = pair[0].dtype
+    makers: list[tuple[str, Make]] = [
+        (backend, partial(engine_layers.prepare_experts, pair, m, room, replace(engine, moe_backend=backend)))
+        for backend in _asked(engine.moe_backend, EXPERT_BACKENDS.get(form, ()))
+    ]
+    if form in DIRECT_EXPERTS and engine.moe_backend == "auto":
+        makers.append(("direct", partial(DIRECT_EXPERTS[form], pair, m, room)))
+    return _first_right(makers, pair[0], room.pool.dtype)
 
 
-def _attempt(make: Callable[[], Prepared]) -> Prepared | str:
+def _asked(backend: str, backends: tuple[str, ...]) -> tuple[str, ...]:
+    """A backend that a person named is the only one."""
+    return backends if backend == "auto" else (backend,)
+
+
+def _first_right(makers: list[tuple[str, Make]], linear: Linear, activations: str) -> Prepared | str:
+    """The first that runs and agrees with float32; else a wrong one, to be refused; else all reasons."""
+    # Layers refer to themselves in circles; what an earlier point held is freed first.
+    gc.collect()
+    torch.cuda.empty_cache()
+    reasons: list[str] = []
+    wrong: Prepared | None = None
+    for name, make in makers:
+        made = _attempt(make)
+        if isinstance(made, str):
+            reasons.append(f"{name}: {made}")
+            continue
+        _set_tolerance(made, linear, activations)
+        error = made.error()
+        if error <= (made.tolerance or 0.0):
+            made.notes += [f"not run: {reason}" for reason in reasons] + _lacks(linear)
+            return made
+        reasons.append(f"{name}: wrong result of {made.kernel} (error {error:.2g})")
+        wrong = wrong or made
+        del made
+        torch.cuda.empty_cache()
+    if wrong is not None:
+        wrong.notes += reasons
+        return wrong
+    return "; ".join(reasons) or f"no engine kernel is known here for {linear.label}"
+
+
+def _attempt(make: Make) -> Prepared | str:
     """Make and run once: a kernel that does not load, compile or fit is a reason, not a failure."""
     try:
         made = make()
         made.hot()
         torch.cuda.synchronize()
     except Exception as error:
-        first = str(error).strip().splitlines()
-        return f"{type(error).__name__}: {first[0][:200] if first else 'no message'}"
+        # The engine's constructors, compilers and kernels raise anything, from AssertionError to their own classes.
+        torch.cuda.empty_cache()
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:REASON_LENGTH] or 'no message'}"
     return made
 
 
-def _copies(weight_bytes: float, cache_bytes: int, memory_bytes: float) -> int:
-    return max(1, min(copies_for(weight_bytes, cache_bytes), int(memory_bytes // max(1.0, weight_bytes))))
+def _set_tolerance(made: Prepared, linear: Linear, activations: str) -> None:
+    """Weights alone are exact in the reference; kernels that round activations too may differ more."""
+    if made.tolerance is None:
+        widens = "marlin" in made.kernel.lower()
+        made.tolerance = TOLERANCES[activations] if widens else ROUNDED.get(linear.dtype, TOLERANCES[activations])
 
 
-def _call(function: Callable[..., Any], **given: Any) -> Any:
-    """Call with those arguments that this version of the engine knows."""
-    known = inspect.signature(function).parameters
-    return function(**{name: value for name, value in given.items() if name in known})
-
-
-def _marlin_type(linear: Linear) -> Any:
-    from vllm.scalar_type import scalar_types
-
-    return scalar_types.uint4b8 if linear.dtype == "int4" else scalar_types.uint8b128
-
-
-def _marlin_weights(k: int, n: int, form: Any, group: int | None, pool: Pool) -> tuple[torch.Tensor, ...]:
-    """(float reference (k, n), packed weights, scales) of one random matrix."""
-    from vllm.model_executor.layers.quantization.utils.marlin_utils_test import marlin_quantize
-
-    dense = pool.random(k, n) / k**0.5
-    made = _call(marlin_quantize, w=dense, quant_type=form, group_size=group or -1, act_order=False)
-    return made[0], made[1], made[2]
-
-
-def _marlin_dense(linear: Linear, m: int, pool: Pool, copies: int) -> Prepared:
-    from vllm.model_executor.layers.quantization.utils import marlin_utils
-
-    form = _marlin_type(linear)
-    exact, packed, scales = _marlin_weights(linear.k, linear.n, form, linear.group, pool)
-    weights = [(packed.clone(), scales.clone()) for _ in range(copies)]
-    x = pool.random(m, linear.k)
-    empty = torch.empty(0, dtype=torch.int, device=pool.device)
-    workspace = marlin_utils.marlin_make_workspace_new(x.device)
-
-    def run(i: int) -> torch.Tensor:
-        made: torch.Tensor = _call(
-            marlin_utils.apply_gptq_marlin_linear,
-            input=x,
-            weight=weights[i][0],
-            weight_scale=weights[i][1],
-            weight_zp=empty,
-            g_idx=empty,
-            g_idx_sort_indices=empty,
-            workspace=workspace,
-            wtype=form,
-            output_size_per_partition=linear.n,
-            input_size_per_partition=linear.k,
-            is_k_full=True,
-        )
-        return made
-
-    return _dense(linear, f"vLLM Marlin {linear.label}", run, copies, lambda: x.float() @ exact.float())
-
-
-def _dense(
-    linear: Linear,
-    name: str,
-    run: Callable[[int], torch.Tensor],
-    copies: int,
-    expected: Callable[[], torch.Tensor],
-) -> Prepared:
-    return Prepared(
-        kernel=name,
-        dtype=linear.dtype,
-        bytes_per_weight=linear.bytes_per_weight,
-        cold=[partial(run, i) for i in range(copies)],
-        hot=partial(run, 0),
-        error=lambda: relative_error(run(0), expected()),
-        rotated_bytes=copies * linear.weight_bytes,
-        buffers=copies,
-    )
-
-
-def _fp8_weight(n: int, k: int, pool: Pool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(float reference (n, k), FP8 weights, scales a block of 128 × 128)."""
-    blocks_n, blocks_k = -(-n // BLOCK), -(-k // BLOCK)
-    weight = (pool.random(n, k).float()).clamp(-8, 8).to(torch.float8_e4m3fn)
-    scales = torch.rand(blocks_n, blocks_k, generator=pool.generator, device=pool.device) / k**0.5 + 1e-3
-    spread = scales.repeat_interleave(BLOCK, 0)[:n].repeat_interleave(BLOCK, 1)[:, :k]
-    return weight.float() * spread, weight, scales
-
-
-def _fp8_dense(linear: Linear, m: int, pool: Pool, copies: int) -> Prepared:
-    from vllm.model_executor.layers.quantization.utils.fp8_utils import (
-        per_token_group_quant_fp8,
-        w8a8_triton_block_scaled_mm,
-    )
-
-    exact, weight, scales = _fp8_weight(linear.n, linear.k, pool)
-    weights = [(weight.clone(), scales.clone()) for _ in range(copies)]
-    x = pool.random(m, linear.k)
-    block = [BLOCK, BLOCK]
-
-    def run(i: int) -> torch.Tensor:
-        quantized, x_scales = per_token_group_quant_fp8(x, BLOCK)
-        made: torch.Tensor = w8a8_triton_block_scaled_mm(
-            quantized, weights[i][0], x_scales, weights[i][1], block, x.dtype
-        )
-        return made
-
-    name = "vLLM Triton block FP8, activations quantized in the call"
-    prepared = _dense(linear, name, run, copies, lambda: x.float() @ exact.T)
-    prepared.tolerance = FP8_TOLERANCE
-    return prepared
-
-
-def _marlin_experts(pair: Pair, m: int, pool: Pool, cache_bytes: int, memory_bytes: float) -> Prepared:
-    from vllm.model_executor.layers.fused_moe.experts.marlin_moe import fused_marlin_moe
-    from vllm.model_executor.layers.quantization.utils.marlin_utils import marlin_make_workspace_new
-
-    up, form = pair[0], _marlin_type(pair[0])
-    layer = experts.layer_of(pair, m, memory_bytes)
-    ups = [_marlin_weights(layer.hidden, 2 * layer.width, form, up.group, pool) for _ in range(experts.DISTINCT)]
-    downs = [_marlin_weights(layer.width, layer.hidden, form, up.group, pool) for _ in range(experts.DISTINCT)]
-
-    def stack(made: list[tuple[torch.Tensor, ...]], part: int) -> torch.Tensor:
-        return torch.stack([made[e % experts.DISTINCT][part] for e in range(layer.experts)])
-
-    copies = experts.copies_of(layer, up.bytes_per_weight, cache_bytes, memory_bytes)
-    held = [(stack(ups, 1), stack(downs, 1), stack(ups, 2), stack(downs, 2)) for _ in range(copies)]
-    workspace = marlin_make_workspace_new(torch.device(held[0][0].device), 4)
-
-    def run(x: torch.Tensor, copy: int, routing: experts.Routing) -> torch.Tensor:
-        w1, w2, s1, s2 = held[copy]
-        made: torch.Tensor = _call(
-            fused_marlin_moe,
-            hidden_states=x,
-            w1=w1,
-            w2=w2,
-            bias1=None,
-            bias2=None,
-            w1_scale=s1,
-            w2_scale=s2,
-            topk_weights=routing.weights,
-            topk_ids=routing.ids,
-            quant_type_id=form.id,
-            workspace=workspace,
-        )
-        return made
-
-    def weights_of(expert: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return ups[expert % experts.DISTINCT][0].T, downs[expert % experts.DISTINCT][0].T
-
-    return _experts(
-        layer,
-        pair,
-        pool,
-        cache_bytes,
-        run=run,
-        name=f"vLLM Marlin MoE {up.label}",
-        copies=copies,
-        weights_of=weights_of,
-    )
-
-
-def _experts(
-    layer: experts.Layer,
-    pair: Pair,
-    pool: Pool,
-    cache_bytes: int,
-    *,
-    run: experts.Kernel,
-    name: str,
-    copies: int,
-    weights_of: Callable[[int], tuple[torch.Tensor, torch.Tensor]],
-) -> Prepared:
-    prepared = experts.prepare(
-        layer,
-        pool,
-        cache_bytes,
-        kernel=run,
-        name=name,
-        dtype=pair[0].dtype,
-        bytes_per_weight=pair[0].bytes_per_weight,
-        copies=copies,
-        weights_of=weights_of,
-    )
-    if layer.experts < pair[0].matrices:
-        prepared.notes.append(f"{layer.experts} of {pair[0].matrices} experts held: the memory limit")
-    return prepared
-
-
-def _triton_experts(pair: Pair, m: int, pool: Pool, cache_bytes: int, memory_bytes: float) -> Prepared:
-    from vllm.model_executor.layers.fused_moe.fused_moe import fused_experts
-
-    layer = experts.layer_of(pair, m, memory_bytes)
-    copies = experts.copies_of(layer, pair[0].bytes_per_weight, cache_bytes, memory_bytes)
-    scale = layer.width**-0.5
-    held = [
-        (
-            pool.random(layer.experts, 2 * layer.width, layer.hidden),
-            pool.random(layer.experts, layer.hidden, layer.width).mul_(scale),
-        )
-        for _ in range(copies)
-    ]
-
-    def run(x: torch.Tensor, copy: int, routing: experts.Routing) -> torch.Tensor:
-        w1, w2 = held[copy]
-        made: torch.Tensor = fused_experts(x, w1, w2, routing.weights, routing.ids)
-        return made
-
-    def weights_of(expert: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return held[0][0][expert], held[0][1][expert]
-
-    return _experts(
-        layer,
-        pair,
-        pool,
-        cache_bytes,
-        run=run,
-        name=f"vLLM fused_experts {pair[0].dtype}",
-        copies=copies,
-        weights_of=weights_of,
-    )
-
-
-def _triton_experts_fp8(pair: Pair, m: int, pool: Pool, cache_bytes: int, memory_bytes: float) -> Prepared:
-    from vllm.model_executor.layers.fused_moe.config import fp8_w8a8_moe_quant_config
-    from vllm.model_executor.layers.fused_moe.fused_moe import fused_experts
-
-    layer = experts.layer_of(pair, m, memory_bytes)
-    ups = [_fp8_weight(2 * layer.width, layer.hidden, pool) for _ in range(experts.DISTINCT)]
-    downs = [_fp8_weight(layer.hidden, layer.width, pool) for _ in range(experts.DISTINCT)]
-
-    def stack(made: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], part: int) -> torch.Tensor:
-        return torch.stack([made[e % experts.DISTINCT][part] for e in range(layer.experts)])
-
-    copies = experts.copies_of(layer, pair[0].bytes_per_weight, cache_bytes, memory_bytes)
-    held = [(stack(ups, 1), stack(downs, 1), stack(ups, 2), stack(downs, 2)) for _ in range(copies)]
-    configs = [fp8_w8a8_moe_quant_config(s1, s2, block_shape=[BLOCK, BLOCK]) for _, _, s1, s2 in held]
-
-    def run(x: torch.Tensor, copy: int, routing: experts.Routing) -> torch.Tensor:
-        w1, w2, _, _ = held[copy]
-        made: torch.Tensor = fused_experts(x, w1, w2, routing.weights, routing.ids, quant_config=configs[copy])
-        return made
-
-    def weights_of(expert: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return ups[expert % experts.DISTINCT][0], downs[expert % experts.DISTINCT][0]
-
-    prepared = _experts(
-        layer,
-        pair,
-        pool,
-        cache_bytes,
-        run=run,
-        name="vLLM fused_experts block FP8",
-        copies=copies,
-        weights_of=weights_of,
-    )
-    prepared.tolerance = FP8_TOLERANCE
-    return prepared
+def _lacks(linear: Linear) -> list[str]:
+    """That this GPU has no unit for the weights' format, so that they are widened before they are multiplied."""
+    needed = MULTIPLIES_FROM.get(linear.dtype)
+    if needed is None or torch.cuda.get_device_capability() >= needed:
+        return []
+    return [f"this GPU does not multiply {linear.dtype}: weights are widened in the kernel"]

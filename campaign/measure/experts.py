@@ -79,16 +79,30 @@ def distinct_of(routings: list[Routing]) -> float:
     return sum(int(r.ids.unique().numel()) for r in routings) / len(routings)
 
 
+def activate(both: torch.Tensor, activation: str) -> torch.Tensor:
+    """Gate and value (…, 2·width) → (…, width), by the engine's name of the activation.
+
+    `swigluoai` is gpt-oss's: gate and value alternate, both are cut at 7, value + 1, sigmoid of 1.702 × gate.
+    """
+    if activation == "swigluoai":
+        gate, value = both[..., ::2].clamp(max=7.0), both[..., 1::2].clamp(-7.0, 7.0)
+        return (value + 1) * gate * torch.sigmoid(gate * 1.702)
+    gate, value = both.chunk(2, dim=-1)
+    return functional.silu(gate) * value
+
+
 def reference(
-    x: torch.Tensor, weights_of: Callable[[int], tuple[torch.Tensor, torch.Tensor]], routing: Routing
+    x: torch.Tensor,
+    weights_of: Callable[[int], tuple[torch.Tensor, torch.Tensor]],
+    routing: Routing,
+    activation: str = "silu",
 ) -> torch.Tensor:
     """The layer in float32; `weights_of(expert)` gives (2·width, hidden) and (hidden, width)."""
     out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     for expert in routing.ids.unique().tolist():
         rows, slots = (routing.ids == expert).nonzero(as_tuple=True)
         up, down = weights_of(expert)
-        gate, value = (x[rows].float() @ up.float().T).chunk(2, dim=1)
-        made = (functional.silu(gate) * value) @ down.float().T
+        made = activate(x[rows].float() @ up.float().T, activation) @ down.float().T
         out.index_add_(0, rows, made * routing.weights[rows, slots].unsqueeze(1))
     return out
 
@@ -104,6 +118,7 @@ def prepare(
     bytes_per_weight: float,
     copies: int,
     weights_of: Callable[[int], tuple[torch.Tensor, torch.Tensor]],
+    activation: str = "silu",
 ) -> Prepared:
     """Calls of `kernel(x, copy, routing)` over routings and copies of the layer."""
     routings = routings_of(layer, pool)
@@ -118,7 +133,7 @@ def prepare(
         bytes_per_weight=bytes_per_weight,
         cold=[_call(kernel, x, i % copies, routing) for i, routing in enumerate(routings)],
         hot=_call(kernel, x, 0, routings[0]),
-        error=lambda: relative_error(kernel(x, 0, routings[0]), reference(x, weights_of, routings[0])),
+        error=lambda: relative_error(kernel(x, 0, routings[0]), reference(x, weights_of, routings[0], activation)),
         rotated_bytes=layer_bytes * copies,
         buffers=copies,
         distinct_experts=distinct_of(routings),

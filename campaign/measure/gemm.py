@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,7 +11,8 @@ import torch
 
 from campaign import host
 from campaign.measure import devices_here, experts, matrices, timing
-from campaign.measure.matrices import Pool, Prepared
+from campaign.measure.engine_layers import Engine
+from campaign.measure.matrices import Pool, Prepared, Room
 from campaign.measurement import Measurement, run_script
 from campaign.model import Linear
 from campaign.phases.gemm import KIND
@@ -39,40 +41,50 @@ def _measure_products(run: Measurement[GemmConfig], peaks: Peaks) -> None:
     # Fused experts bring their own weights; the pool is for what is measured one by one.
     needed = max(_pool_bytes(linear, peaks.cache_bytes) for linear in singles_of(config) or config.linears)
     pool = Pool(int(min(limit_bytes, needed)), config.dtype, config.device, config.seed)
-    pair = fused_pair(config)
+    room = Room(pool=pool, cache_bytes=peaks.cache_bytes, memory_bytes=limit_bytes)
+    pair, engine = fused_pair(config), _engine_of(config)
     for m in config.batch:
         for linear in singles_of(config):
-            prepare = partial(_prepare, linear, m, pool, peaks.cache_bytes, limit_bytes)
+            prepare = partial(_prepare, linear, m, room, engine)
             run.measure_point(point_key(linear.kind, m), partial(_measure, prepare, linear.kind, m, config))
         if pair is not None:
-            prepare = partial(_prepare_experts, pair, m, pool, peaks.cache_bytes, limit_bytes)
+            prepare = partial(_prepare_experts, pair, m, room, engine)
             run.measure_point(point_key(EXPERTS, m), partial(_measure, prepare, EXPERTS, m, config))
 
 
-def _prepare(linear: Linear, m: int, pool: Pool, cache_bytes: int, memory_bytes: float) -> Prepared:
+def _engine_of(config: GemmConfig) -> Engine:
+    return Engine(
+        quantization=json.loads(config.quantization) if config.quantization else {},
+        model_type=config.model_type,
+        dtype=config.dtype,
+        activation=config.activation,
+        linear_backend=config.linear_backend,
+        moe_backend=config.moe_backend,
+    )
+
+
+def _prepare(linear: Linear, m: int, room: Room, engine: Engine) -> Prepared:
     """The engine's kernel where the weights need one and it loads; torch, with the reason, elsewhere."""
     reason = ""
-    if pool.device == "cuda" and linear.dtype not in matrices.DTYPES:
+    if room.pool.device == "cuda" and linear.dtype not in matrices.DTYPES:
         from campaign.measure import engine_kernels
 
-        made = engine_kernels.prepare_dense(linear, m, pool, cache_bytes, memory_bytes)
+        made = engine_kernels.prepare_dense(linear, m, room, engine)
         if isinstance(made, Prepared):
             return made
         reason = made
-    prepared = matrices.prepare_torch(linear, m, pool, cache_bytes)
+    prepared = matrices.prepare_torch(linear, m, room.pool, room.cache_bytes)
     prepared.notes += [f"engine kernel: {reason}"] if reason else []
     return prepared
 
 
-def _prepare_experts(
-    pair: tuple[Linear, Linear], m: int, pool: Pool, cache_bytes: int, memory_bytes: float
-) -> Prepared:
+def _prepare_experts(pair: tuple[Linear, Linear], m: int, room: Room, engine: Engine) -> Prepared:
     from campaign.measure import engine_kernels
 
-    made = engine_kernels.prepare_experts(pair, m, pool, cache_bytes, memory_bytes)
+    made = engine_kernels.prepare_experts(pair, m, room, engine)
     if isinstance(made, Prepared):
         return made
-    prepared = experts.prepare_torch(pair, m, pool, cache_bytes, memory_bytes)
+    prepared = experts.prepare_torch(pair, m, room.pool, room.cache_bytes, room.memory_bytes)
     prepared.notes.append(f"engine kernel: {made}")
     return prepared
 

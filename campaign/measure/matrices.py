@@ -79,6 +79,23 @@ class Pool:
         return made.normal_(generator=self.generator)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What a kernel's weights are made from, and how much of them there may be."""
+
+    pool: Pool
+    """Random numbers on the device."""
+    cache_bytes: int
+    """Last-level cache, which rotated weights must exceed."""
+    memory_bytes: float
+    """Most bytes of weights."""
+
+    def copies(self, weight_bytes: float) -> int:
+        """Buffers of this size to go round, within the memory; at least one."""
+        fits = int(self.memory_bytes // max(1.0, weight_bytes))
+        return max(1, min(copies_for(weight_bytes, self.cache_bytes), fits))
+
+
 def copies_for(weight_bytes: float, cache_bytes: int) -> int:
     """How many buffers make the rotation larger than three caches."""
     return min(COPIES_AT_MOST, max(2, math.ceil(CACHE_MULTIPLE * cache_bytes / max(1.0, weight_bytes)) + 1))

@@ -22,7 +22,9 @@ from campaign.errors import PhaseError
 #: How long ranks get to end by themselves after everything is measured.
 TEARDOWN_S = 15.0
 #: How long ranks get to load their libraries and to find each other.
-START_S = 180.0
+START_S = 120.0
+#: How long a killed process may take to be gone.
+KILL_S = 20.0
 _COUNTER = struct.Struct("<q")
 
 
@@ -71,17 +73,20 @@ class Group:
     def messages(self, timeout_s: float, during: Callable[[], str]) -> Iterator[tuple[int, dict[str, Any]]]:
         """(rank, message) as they come, until every rank has said `measured`.
 
-        Raises `PhaseError` naming the rank that died, or that hung: no message and no call entered for `timeout_s`.
+        Raises `PhaseError` naming the rank that died, or that hung: no message and no call entered for `timeout_s`
+        (longer while a rank starts, or loads what it said it is loading).
         """
         finished: set[int] = set()
-        ready: set[int] = set()
+        busy = set(range(self.ranks))
         last, entered = time.monotonic(), self.counters.read()
         while len(finished) < self.ranks:
             got = list(self._read(min(0.5, timeout_s)))
             for rank, message in got:
                 last = time.monotonic()
                 if message["event"] == "ready":
-                    ready.add(rank)
+                    busy.discard(rank)
+                elif message["event"] == "loading":
+                    busy.add(rank)
                 elif message["event"] == "measured":
                     finished.add(rank)
                 else:
@@ -89,10 +94,10 @@ class Group:
             self._check_alive(finished, during())
             if (now_entered := self.counters.read()) != entered:
                 last, entered = time.monotonic(), now_entered
-            limit_s = timeout_s if len(ready) == self.ranks else max(timeout_s, START_S)
+            limit_s = max(timeout_s, START_S) if busy else timeout_s
             if time.monotonic() - last > limit_s:
-                late = "" if len(ready) == self.ranks else "the start, before "
-                raise PhaseError(self._describe_hang(limit_s, late + during()))
+                what = "the start of its libraries, before " if busy else ""
+                raise PhaseError(self._describe_hang(limit_s, what + during()))
 
     def _read(self, timeout_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
         for key, _ in self._selector.select(timeout_s):
@@ -152,7 +157,9 @@ class Group:
             if process.poll() is None:
                 process.kill()
         for process in self.processes:
-            process.wait()
+            # A process that a driver holds in the kernel cannot be ended; waiting for it would hang this one too.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILL_S)
             if process.stdout is not None:
                 process.stdout.close()
         self._selector.close()

@@ -3,7 +3,7 @@
 from campaign.model.architecture import Experts, Grouped, Latent, Model
 from campaign.model.devices import KNOWN, Device, Link, allreduce_floor_us, find_device
 from campaign.model.linears import Linear
-from campaign.model.reading import read_model
+from campaign.model.reading import quantization_config_of, read_model
 from campaign.model.sharding import Collective, Shards, linear_floor_us, shard
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "allreduce_floor_us",
     "find_device",
     "linear_floor_us",
+    "quantization_config_of",
     "read_model",
     "shard",
 ]

@@ -62,6 +62,8 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the shared expert's output is gated by a one-column linear."""
     router_dtype: str | None = None
     """Weight format of the router where it differs from the model's."""
+    activation: str = "silu"
+    """What stands between gate_up and down, as vLLM names it; its gate doubles gate_up's width."""
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +86,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     architecture: str
     """Name of the architecture in config.json (of the language model where it is nested)."""
+    model_type: str = ""
+    """`model_type` in the same place."""
     family: Literal["deepseek", "gqa", "generic"]
     """Which reading was used; `generic` = the architecture is not known here."""
     hidden_size: int

@@ -42,6 +42,8 @@ class Linear(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one weight with its share of scales."""
     is_replicated: bool = False
     """Whether every rank holds all of it."""
+    module: str = ""
+    """Name in the checkpoint of the first such matrix; empty = made from others while weights are loaded."""
 
     @property
     def weight_bytes(self) -> float:
@@ -99,13 +101,12 @@ def linears_of(model: Model, shapes: Iterable[tuple[Shape, tuple[int, ...]]]) ->
     """Give each shape its weight format layer by layer; layers of one format become one `Linear`."""
     found: list[Linear] = []
     for shape, layers in shapes:
-        formats: dict[WeightFormat, int] = {}
+        formats: dict[WeightFormat, list[int]] = {}
         for layer in layers:
-            form = _format_of(model, shape, layer)
-            formats[form] = formats.get(form, 0) + 1
-        for form, calls in formats.items():
+            formats.setdefault(_format_of(model, shape, layer), []).append(layer)
+        for form, chosen in formats.items():
             suffix = "" if len(formats) == 1 else f"_{form.label.replace(' ', '_')}"
-            found.append(_linear(shape, form, calls, suffix))
+            found.append(_linear(shape, form, chosen, suffix))
     return tuple(found)
 
 
@@ -117,7 +118,7 @@ def _format_of(model: Model, shape: Shape, layer: int) -> WeightFormat:
     return model.quantization.format_of(shape.modules[0].format(i=layer), plain)
 
 
-def _linear(shape: Shape, form: WeightFormat, calls: int, suffix: str) -> Linear:
+def _linear(shape: Shape, form: WeightFormat, layers: list[int], suffix: str) -> Linear:
     return Linear(
         name=shape.name,
         kind=shape.kind + suffix,
@@ -126,11 +127,12 @@ def _linear(shape: Shape, form: WeightFormat, calls: int, suffix: str) -> Linear
         k=shape.k,
         matrices=shape.matrices,
         active=shape.active,
-        calls=calls,
+        calls=len(layers),
         dtype=form.name,
         group=form.group,
         bytes_per_weight=form.bytes_per_weight,
         is_replicated=shape.is_replicated,
+        module=shape.modules[0].format(i=layers[0]) if shape.modules else "",
     )
 
 

@@ -71,7 +71,7 @@ def read_model(config_json: Config) -> Model:
     """
     config = _language_part(config_json)
     architecture, is_known = _architecture(config, config_json)
-    quantized, notes = read_quantization(config.get("quantization_config") or config_json.get("quantization_config"))
+    quantized, notes = read_quantization(quantization_config_of(config_json))
     unknown = [*notes]
     if not is_known:
         unknown.insert(0, f"architecture {architecture!r} is not known: read as attention plus MLP by its keys")
@@ -82,6 +82,7 @@ def read_model(config_json: Config) -> Model:
     window, windowed = _window(config, layers)
     return Model(
         architecture=architecture,
+        model_type=str(config.get("model_type") or ""),
         family=family if is_known else "generic",
         hidden_size=_integer(config, "hidden_size"),
         layers=layers,
@@ -99,6 +100,15 @@ def read_model(config_json: Config) -> Model:
         mtp_layers=int(config.get("num_nextn_predict_layers") or 0),
         unknown=tuple(unknown),
     )
+
+
+def quantization_config_of(config_json: Config) -> Config | None:
+    """The quantization_config of a config.json, wherever it stands; None where nothing is quantized."""
+    inner = _language_part(config_json)
+    found = (
+        config.get(key) for config in (inner, config_json) for key in ("quantization_config", "compression_config")
+    )
+    return next((config for config in found if config), None)
 
 
 def _language_part(config: Config) -> Config:
@@ -220,6 +230,7 @@ def _experts(config: Config, architecture: str) -> Experts:
         width=width,
         shared_width=shared,
         has_shared_gate=architecture == "Qwen2MoeForCausalLM" and shared > 0,
+        activation="swigluoai" if architecture == "GptOssForCausalLM" else "silu",
         router_dtype="fp32" if architecture in ("Glm4MoeForCausalLM", "MiniMaxM2ForCausalLM") else None,
     )
 

@@ -6,6 +6,7 @@ import msgspec
 
 from campaign import host
 from campaign.errors import ConfigError
+from campaign.links import describe_links
 from campaign.model import allreduce_floor_us, read_model, shard
 from campaign.phases.collectives_data import (
     Backend,
@@ -23,9 +24,9 @@ from campaign.schema import Finding, Quantity, Result, Source, decode
 #: 1 KiB to 256 MiB on GPUs; a CPU's sweep ends earlier so that a campaign stays short.
 SWEEP = {"cuda": tuple(1 << bits for bits in range(10, 29, 2)), "cpu": (1 << 10, 1 << 14, 1 << 18, 1 << 22)}
 EVERY: tuple[Operation, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-#: The order in which vLLM prefers them; those that do not load are noted.
+#: The order in which vLLM prefers them, then what it does not use; those that do not load are noted.
 BACKENDS: dict[str, tuple[Backend, ...]] = {
-    "cuda": ("custom", "pynccl", "symmetric", "flashinfer", "torch"),
+    "cuda": ("custom", "symmetric", "pynccl", "torch", "one_shot", "two_shot", "flashinfer"),
     "cpu": ("torch",),
 }
 
@@ -66,6 +67,8 @@ class CollectivesView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether gloo on a CPU was measured: its times say nothing of a GPU."""
     environment: Environment
     """Library, variables, topology."""
+    links: str
+    """The GPUs' links in words; empty = the driver tells nothing."""
     drift: tuple[str, ...]
     """What changed on the devices in between."""
     notes: tuple[str, ...]
@@ -123,6 +126,7 @@ def _analyze(result: Result, _context: Context) -> Analysis:
         device=result.host.cpu if config.device == "cpu" else result.host.device,
         is_cpu=config.device == "cpu",
         environment=data.environment,
+        links=describe_links(data.environment.gpus),
         drift=tuple(dict.fromkeys(text for point in data.points for text in drift_of(point))),
         notes=() if result.imported else result.notes,
     )

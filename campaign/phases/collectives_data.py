@@ -7,12 +7,13 @@ from typing import Literal
 import msgspec
 
 from campaign.host import Reading
+from campaign.links import GpuLinks
 from campaign.model import Link
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
-#: torch = torch.distributed (gloo or NCCL); the others are the engine's own paths.
-#: nccl = NCCL as another program called it (imported results).
-Backend = Literal["torch", "pynccl", "custom", "symmetric", "flashinfer", "nccl"]
+#: torch = torch.distributed (gloo or NCCL); one_shot, two_shot = torch's symmetric memory; the others are the engine's
+#: own paths; nccl = NCCL as another program called it (imported results).
+Backend = Literal["torch", "pynccl", "custom", "symmetric", "one_shot", "two_shot", "flashinfer", "nccl"]
 
 
 class CollectivesConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +83,19 @@ class CollectivePoint(msgspec.Struct, frozen=True, kw_only=True):
     """Device state after."""
 
 
+class NcclChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """How NCCL says that it sends an all-reduce of one size."""
+
+    operation: str
+    """As NCCL names it, e.g. `AllReduce`."""
+    size_bytes: int
+    """The message."""
+    algorithm: str
+    """Ring, Tree, NVLS, …"""
+    protocol: str
+    """LL, LL128, Simple."""
+
+
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """What decides how ranks communicate."""
 
@@ -95,6 +109,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The link that floors rest on; None = not known."""
     device_name: str = ""
     """The GPU, or `cpu`."""
+    gpus: tuple[GpuLinks, ...] = ()
+    """Links of each GPU, as NVML tells."""
+    nccl_choices: tuple[NcclChoice, ...] = ()
+    """Algorithm and protocol by size, from a short run of its own with NCCL's tuning log; empty = it did not tell."""
 
 
 class CollectivesData(msgspec.Struct, frozen=True, kw_only=True):

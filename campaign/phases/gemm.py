@@ -6,11 +6,11 @@ import msgspec
 
 from campaign import host
 from campaign.errors import ConfigError
-from campaign.model import read_model, shard
+from campaign.model import quantization_config_of, read_model, shard
 from campaign.phases.gemm_data import EXPERTS, GemmConfig, GemmData, Peaks, fused_pair, point_key, singles_of
 from campaign.phases.gemm_table import GemmRow, GemmView, drift_of, floors_ms_of, rows_of, step_ms_of
 from campaign.phases.kind import Analysis, Context, PhaseKind
-from campaign.schema import Finding, Quantity, Result, Source, decode
+from campaign.schema import Finding, Quantity, Result, Source, decode, encode
 
 MEMORY_LIMIT_GB = {"cuda": 16.0, "cpu": 1.0}
 
@@ -26,6 +26,10 @@ class GemmParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Most memory for rotated buffers of one point; null = 16 on a GPU, 1 on a CPU."""
     kinds: tuple[str, ...] = ()
     """Layer kinds to measure, e.g. `["qkv", "o"]`; empty = all."""
+    linear_backend: str = "auto"
+    """Kernels of dense linears, as vLLM's `--linear-backend` names them; auto = its own choice."""
+    moe_backend: str = "auto"
+    """Kernels of routed experts, as vLLM's `--moe-backend` names them; auto = its own choice."""
 
 
 def _configure(parameters: GemmParameters, context: Context) -> GemmConfig:
@@ -34,7 +38,8 @@ def _configure(parameters: GemmParameters, context: Context) -> GemmConfig:
         raise ConfigError(f"batch = {list(parameters.batch)}: write one or more whole numbers above 0, e.g. [1, 16].")
     if parameters.samples < 3:
         raise ConfigError(f"samples = {parameters.samples}: write 3 or more.")
-    model = read_model(host.read_model_config(target.config_path))
+    config_json = host.read_model_config(target.config_path)
+    model, quantization = read_model(config_json), quantization_config_of(config_json)
     linears = shard(model, target.tensor_parallel, target.expert_parallel).linears
     strangers = set(parameters.kinds) - {linear.kind for linear in linears}
     if strangers:
@@ -49,6 +54,11 @@ def _configure(parameters: GemmParameters, context: Context) -> GemmConfig:
         samples=parameters.samples,
         memory_limit_gb=parameters.memory_limit_gb or MEMORY_LIMIT_GB[target.device],
         ranks=target.tensor_parallel,
+        quantization=encode(quantization).decode() if quantization else "",
+        model_type=model.model_type,
+        activation=model.experts.activation if model.experts is not None else "silu",
+        linear_backend=parameters.linear_backend,
+        moe_backend=parameters.moe_backend,
     )
 
 

@@ -32,6 +32,16 @@ class GemmConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks that share this machine's CPUs: a rank has its part of the cores."""
     seed: int = 0
     """Seed of data and routing."""
+    quantization: str = ""
+    """The model's quantization_config as JSON, from which the engine chooses kernels; empty = none."""
+    model_type: str = ""
+    """`model_type` of config.json, which some of its choices depend on."""
+    activation: str = "silu"
+    """Activation of the experts, as the engine names it."""
+    linear_backend: str = "auto"
+    """The engine's `--linear-backend`."""
+    moe_backend: str = "auto"
+    """The engine's `--moe-backend`."""
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True):

@@ -98,6 +98,28 @@ def test_collectives__ranks_do_not_outlive_a_killed_script(
     assert_gone(pids)
 
 
+def test_collectives__a_path_on_which_a_rank_dies_is_left_out_and_the_rest_measured(tmp_path: Path) -> None:
+    parameters = {"samples": 3, "sizes_bytes": [], "operations": ["all_reduce"], "backends": ["pynccl", "torch"]}
+    process = start(KIND, configure(KIND, context_of("tiny-deepseek", tp=2), **parameters), tmp_path)
+    assert process.stderr is not None
+    pids: list[int] = []
+    for line in process.stderr:
+        pids = [int(pid) for pid in re.findall(r"\d=(\d+)", line)]
+        if pids:
+            break
+    os.kill(pids[1], signal.SIGKILL)
+    log = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=60) == 0, log
+    assert "rank 1 of 2 was killed by SIGKILL" in log
+    assert "Going on without pynccl." in log
+    result = schema.decode((tmp_path / "result.json").read_bytes(), schema.Result)
+    points = {point.backend: point for point in schema.decode(result.data, CollectivesData).points}
+    assert all("killed by SIGKILL" in rank.note and not rank.us for rank in points["pynccl"].ranks)
+    assert all(rank.is_correct and rank.us for rank in points["torch"].ranks)
+    assert_gone(pids)
+
+
 def test_collectives__tp_1_is_blocked_with_a_reason() -> None:
     assert KIND.blocked_by(context_of("tiny-deepseek", tp=1)) == (
         "TP 1 has no collectives: one rank holds the whole model."

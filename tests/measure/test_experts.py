@@ -6,11 +6,13 @@ import itertools
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
 from campaign.measure import engine_kernels, experts, matrices
-from campaign.measure.matrices import Pool
+from campaign.measure.engine_layers import Engine
+from campaign.measure.matrices import Pool, Room
 from campaign.model import Linear, read_model, shard
 from tests.measure.scripts import CONFIGS
 
@@ -74,8 +76,11 @@ def test_layer_of__holds_fewer_experts_within_the_memory() -> None:
 
 
 def test_engine_kernels__a_format_without_a_kernel_is_a_reason(pool: Pool) -> None:
-    made = engine_kernels.prepare_experts(pair_of("gpt-oss-120b", 8), 1, pool, 1 << 20, 1e8)
-    assert made == "no engine kernel is known here for mxfp4 g32 experts"
+    up, down = pair_of("gpt-oss-120b", 8)
+    strange = (msgspec.structs.replace(up, dtype="int3"), down)
+    room = Room(pool=pool, cache_bytes=1 << 20, memory_bytes=1e8)
+    made = engine_kernels.prepare_experts(strange, 1, room, Engine(quantization={}))
+    assert made == "no engine kernel is known here for int3 g32"
 
 
 def test_pool__cuts_are_disjoint_and_bounded(pool: Pool) -> None:

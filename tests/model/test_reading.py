@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from campaign import host
 from campaign.errors import ConfigError
-from campaign.model import Grouped, Latent, read_model, shard
+from campaign.model import Grouped, Latent, quantization_config_of, read_model, shard
+from tests.measure.weight_formats import MXFP4, NVFP4
 from tests.model.test_sharding import load
 
 
@@ -117,3 +121,33 @@ def test_quantization__bytes_per_weight(config: dict[str, Any], label: str, size
 def test_quantization__unknown_method_is_named() -> None:
     model = read_model(load("llama-3.3-70b") | {"quantization_config": {"quant_method": "magic"}})
     assert any("magic" in text for text in model.unknown)
+
+
+def test_quantization__modelopt_writes_it_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(load("qwen3-30b-a3b")))
+    told = {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}
+    written = {"producer": {"name": "modelopt"}, "quantization": told}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(written))
+    found = dtypes_of(host.read_model_config(str(tmp_path)))
+    assert found["lm_head"] == "bf16"
+    assert {found["qkv"], found["moe_gate_up"], found["moe_down"]} == {"nvfp4 g16"}
+    quantized = quantization_config_of(host.read_model_config(str(tmp_path)))
+    assert quantized is not None
+    assert quantized["quant_method"] == "modelopt"
+
+
+def test_quantization__nvfp4_and_mxfp4_of_compressed_tensors_by_their_group() -> None:
+    for config, label, size in ((NVFP4, "nvfp4 g16", 0.5 + 1 / 16), (MXFP4, "mxfp4 g32", 0.5 + 1 / 32)):
+        model = read_model(load("qwen3-30b-a3b") | {"quantization_config": config})
+        experts = next(linear for linear in shard(model, 8).linears if linear.kind == "moe_down")
+        assert experts.label == label
+        assert experts.weight_bytes == 2048 * 96 * 128 * size
+
+
+def test_gpt_oss__weights_are_the_published_checkpoint() -> None:
+    # 36 layers of 128 experts of 3 × 2880 × 2880 at 4.25 bits; attention, router and head in bf16.
+    held = shard(read_model(load("gpt-oss-120b")), 1).weight_bytes_held()
+    experts = 36 * 128 * 3 * 2880 * 2880 * 4.25 / 8
+    attention = 36 * (2880 * (64 + 2 * 8) * 64 + 64 * 64 * 2880 + 128 * 2880) * 2
+    assert held >= experts + attention
+    assert held == pytest.approx(experts + attention + 201088 * 2880 * 2, rel=0.04)

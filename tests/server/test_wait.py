@@ -26,11 +26,11 @@ from campaign.server import (
     find,
     launch,
     past_load,
-    read_record,
     stop,
     wait_ready,
 )
 from campaign.server.loads import eta_s
+from tests.server.records import read_record
 
 from .conftest import free_port, run_once
 
@@ -171,13 +171,17 @@ def test_wait__passing_failure_is_tried_again(tmp_path: Path) -> None:
         stop(record)
 
 
+def quick_check(record: ServerRecord) -> None:
+    check_alive(record, timeout_s=1.0)
+
+
 def test_watch__finds_a_server_that_stops_answering(tmp_path: Path) -> None:
     spec = standin_spec(tmp_path, 0.3)
     record = start(spec, tmp_path)
     try:
         record = wait_ready(record, spec)
         assert record.pid is not None
-        with LivenessWatch(record, interval_s=0.1, timeout_s=1.0) as watch:
+        with LivenessWatch(record, interval_s=0.1, check=quick_check) as watch:
             time.sleep(1.0)
             assert watch.error is None
             os.kill(record.pid, signal.SIGSTOP)
@@ -186,7 +190,7 @@ def test_watch__finds_a_server_that_stops_answering(tmp_path: Path) -> None:
         os.kill(record.pid, signal.SIGCONT)
         check_alive(record, timeout_s=10.0)
         os.kill(record.pid, signal.SIGKILL)
-        with LivenessWatch(record, interval_s=0.1, timeout_s=1.0) as watch:
+        with LivenessWatch(record, interval_s=0.1, check=quick_check) as watch:
             wait_for(lambda: watch.error is not None, 5.0)
         assert "died after it was up (signal 9)" in str(watch.error)
     finally:

@@ -110,15 +110,18 @@ class Runner:
         if until is not None:
             phase(self._ledger.state, until)
         self._retry_failed()
+        is_written = False  # what an earlier run measured may not be written up yet
         while True:
             self._attempts.check_stop()
             entry = self._next(self._listed(until))
             if entry is not None:
                 self._attempts.measure(entry)
-                if entry.id == until or not self._imports_next():
+                is_written = entry.id == until or not self._imports_next()
+                if is_written:
                     self._write()
             elif until is not None and self._is_measured(phase(self._ledger.state, until)):
-                self._write()  # what an earlier run measured may not be written up yet
+                if not is_written:
+                    self._write()
                 return
             elif not self._add_follow_up():
                 break

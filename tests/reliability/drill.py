@@ -20,6 +20,8 @@ from campaign.store import Event, Store
 from tests.reliability.faults import Control, preload
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Room for the words of a forked script, see forked.py.
+ROOM = "-" * 4096
 
 
 class Runners:
@@ -29,7 +31,7 @@ class Runners:
         self._scratch = scratch
         self._number = 0
         self._warm = subprocess.Popen(
-            [sys.executable, "-m", "tests.reliability.warm"], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+            [sys.executable, "-m", "tests.reliability.warm", ROOM], cwd=ROOT, text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, env=preload(library, {**os.environ, "OMP_NUM_THREADS": "1"}),
         )  # fmt: skip
         assert self._answer() == "warm"
@@ -117,7 +119,8 @@ def outcome(state: CampaignState) -> dict[str, Any]:
             fields["inputs"] = {k: v for k, v in fields["inputs"].items() if not k.startswith("result.")}
         phases.append(fields)
     sections = {name: section.state for name, section in state.document.sections.items()}
-    return {"phases": phases, "sections": sections, "server": state.server}
+    server = {name: value for name, value in (state.server or {}).items() if name not in ("started_at", "ready_s")}
+    return {"phases": phases, "sections": sections, "server": server}
 
 
 def damage(folder: Path) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign.files import TEMPORARY_PREFIX
 from tests.reliability.drill import Runners
 from tests.reliability.faults import compile_library
 from tests.reliability.kinds import make_campaign
@@ -46,4 +47,7 @@ def stretches(runners: Runners, tmp_path_factory: pytest.TempPathFactory) -> Ite
     scratch = tmp_path_factory.mktemp("stretches")
     (scratch / "traces").mkdir()
     with Served(scratch / "traces") as served:
-        yield Stretches(runners, make_campaign(scratch / "before-environment", served), scratch)
+        unbegun = make_campaign(scratch / "before-environment", served)
+        (unbegun / "state").mkdir()
+        (unbegun / "state" / f"{TEMPORARY_PREFIX}left").touch()  # so that its removal is among the calls
+        yield Stretches(runners, unbegun, scratch)

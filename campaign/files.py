@@ -23,7 +23,7 @@ def write_atomic(path: Path, data: bytes) -> None:
     target = path.resolve()
     temporary: Path | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         handle, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=target.parent)
         temporary = Path(name)
         with os.fdopen(handle, "wb") as out:
@@ -62,6 +62,15 @@ def _copy_ownership(existing: Path, descriptor: int) -> None:
             os.fchown(descriptor, status.st_uid, status.st_gid)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each durable in the one that holds it. Raises `OSError`."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    fsync_folder(folder.parent)
+
+
 def fsync_folder(folder: Path) -> None:
     """Make renames and new names in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -74,7 +83,7 @@ def fsync_folder(folder: Path) -> None:
 def append_line(path: Path, line: bytes) -> None:
     """Append one line and see it on disk; a torn last line of a killed writer is ended first."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         is_new = not path.exists()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:

@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
-from campaign import config, files, schema
+from campaign import files, schema
 from campaign.errors import StateError, StorageError
 from campaign.measurement import now_utc, points_path, read_points
 from campaign.state import SCHEMA_VERSION, CampaignState, PhaseState
 
+#: What a campaign folder is known by.
+FILE_NAME = "campaign.toml"
 #: Stands for an event that changed no state.
 NO_STATE = msgspec.Raw(b"")
 
@@ -61,7 +63,7 @@ class Store:
         """Every state of the numbers that was written up."""
         self.narration_path = self.state_folder / "narration.json"
         """What the narrator was asked and answered last."""
-        self.config_path = self.folder / config.FILE_NAME
+        self.config_path = self.folder / FILE_NAME
         self.templates = self.folder / "templates"
         self.recovered: list[str] = []
         """What had to be recovered at loading, said aloud by the caller."""

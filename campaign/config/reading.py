@@ -25,8 +25,8 @@ from campaign.config.tables import (
 )
 from campaign.errors import ConfigError
 from campaign.phases.kind import PhaseKind
+from campaign.store import FILE_NAME
 
-FILE_NAME = "campaign.toml"
 _RESERVED = ("summary", "method", "revisions", "environment", "synthesis")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)")
 

@@ -66,7 +66,12 @@ class Attempt:
 
     def points_done(self) -> int:
         """How many distinct points are on disk."""
-        return len({point.key for point in read_points(points_path(self.result_path))})
+        return self.progress()[0]
+
+    def progress(self) -> tuple[int, float]:
+        """How many distinct points are on disk, and how long they took to measure, in seconds."""
+        took_s = {point.key: point.duration_s for point in read_points(points_path(self.result_path))}
+        return len(took_s), sum(took_s.values())
 
     def end(self) -> None:
         """End the process group: TERM, then KILL after a grace."""

@@ -19,7 +19,7 @@ from campaign.runner.ledger import Ledger
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reporting import Reporter, StopRequest
 from campaign.runner.serving import ServerKeeper
-from campaign.state import MAX_ATTEMPTS, PhaseState, begin, change, fail, finish, interrupt, phase
+from campaign.state import MAX_ATTEMPTS, CampaignState, PhaseState, begin, change, fail, finish, interrupt, phase
 
 #: Between two attempts of a phase: 2, 4, 8 … seconds, at most a minute.
 BACK_OFF = tenacity.wait_exponential(multiplier=2, max=60)
@@ -131,7 +131,7 @@ class Attempts:
         self._judge(entry, attempt, outcome)
 
     def _judge(self, entry: PhaseState, attempt: local.Attempt, outcome: local.Outcome) -> None:
-        state = change(self._ledger.state, entry.id, points_done=attempt.points_done())
+        state = self._counted(entry.id, attempt)
         if outcome.kind == "result":
             loaded = self._store.load_result(attempt.result_path)
             if loaded is not None and loaded[0].kind == entry.kind:
@@ -148,6 +148,11 @@ class Attempts:
         self._ledger.save(change(state, entry.id, reason=reason, process=None), "attempt failed", entry.id, reason)
         raise (PhaseError if outcome.is_final else _TransientPhaseError)(reason)
 
+    def _counted(self, phase_id: str, attempt: local.Attempt) -> CampaignState:
+        """The state with what an attempt has so far: its points, and the time that these took."""
+        points_done, measured_s = attempt.progress()
+        return change(self._ledger.state, phase_id, points_done=points_done, duration_s=measured_s)
+
     def settle_running(self) -> None:
         """Find again what a dead runner left: measurements that go on are watched, ended ones judged."""
         for entry in self._ledger.state.phases:
@@ -158,7 +163,8 @@ class Attempts:
             if attempt is not None:
                 self._reporter.say(f"{entry.id}: attempt {entry.last_attempt} is still measuring: adopted")
             elif not (folder / "result.json").exists():
-                state = interrupt(self._ledger.state, entry.id, "the runner ended while it was measured")
+                state = self._counted(entry.id, local.Attempt(folder, local.NO_PROCESS))
+                state = interrupt(state, entry.id, "the runner ended while it was measured")
                 self._ledger.save(state, "interrupted", entry.id)
                 continue
             ended = attempt or local.Attempt(folder, local.NO_PROCESS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.reliability.drill import Runners
 from tests.reliability.stretches import STRETCHES, Stretches
-from tests.reliability.sweep import KILL, KILL_SCRIPT, TORN, TORN_SCRIPT, Fault, sweep_and_say
+from tests.reliability.sweep import KILL, KILL_SCRIPT, TORN, TORN_SCRIPT, Fault, Sweep, sweep_and_say
 
 KILLS = (KILL, TORN, KILL_SCRIPT, TORN_SCRIPT)
 
@@ -24,6 +25,19 @@ def test_kill__samples_of_a_phase_with_ranks_and_one_with_a_server(
 ) -> None:
     for stretch in ("macro", "collectives"):
         sweep_and_say(runners, stretches.named(stretch), tmp_path / stretch, KILL, 1)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3600)
+def test_kill__number_of_points(runners: Runners, stretches: Stretches, tmp_path: Path) -> None:
+    """Counted in a run of each stretch; the sweeps below kill at every one of them."""
+    total: Counter[str] = Counter()
+    for fault in KILLS:
+        for name in STRETCHES:
+            hit, _ = Sweep(runners, stretches.named(name), tmp_path).count(fault)
+            total[fault.name] += len(hit)
+    print(f"points to be killed at, in {len(STRETCHES)} stretches: {total.total()}: {dict(total)}")
+    assert min(total.values()) > 0
 
 
 @pytest.mark.proof

@@ -50,4 +50,4 @@ def stretches(runners: Runners, tmp_path_factory: pytest.TempPathFactory) -> Ite
         unbegun = make_campaign(scratch / "before-environment", served)
         (unbegun / "state").mkdir()
         (unbegun / "state" / f"{TEMPORARY_PREFIX}left").touch()  # so that its removal is among the calls
-        yield Stretches(runners, unbegun, scratch)
+        yield Stretches(runners, served, unbegun, scratch)

@@ -48,14 +48,6 @@ profile_dir = "{profile_dir}"
 kind = "environment"
 
 [[phase]]
-kind = "macro"
-input_tokens = 8
-output_tokens = 4
-concurrency = [1, 2]
-requests = 2
-repeats = 1
-
-[[phase]]
 kind = "gemm"
 kinds = ["router"]
 batch = [1, 2]
@@ -70,6 +62,14 @@ operations = ["all_reduce"]
 samples = 3
 
 [[phase]]
+kind = "macro"
+input_tokens = 8
+output_tokens = 4
+concurrency = [1, 2]
+requests = 2
+repeats = 1
+
+[[phase]]
 kind = "profile"
 batch = 1
 steps = 4
@@ -78,8 +78,9 @@ input_tokens = 8
 [[phase]]
 kind = "synthesis"
 """
-#: The phases of the whole campaign in their order; the last one reads the others.
-WHOLE_PHASES = ("environment", "macro", "gemm", "collectives", "profile", "synthesis")
+#: The phases of the whole campaign in their order (those with figures late: each write draws them again); the last
+#: one reads the others.
+WHOLE_PHASES = ("environment", "gemm", "collectives", "macro", "profile", "synthesis")
 
 
 def drill_kinds() -> tuple[PhaseKind, ...]:

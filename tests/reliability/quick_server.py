@@ -66,6 +66,10 @@ class Served:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"listening\n"
 
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def __enter__(self) -> Served:
         return self
 

@@ -16,6 +16,7 @@ from tests.reliability import faults
 from tests.reliability.drill import Runners, wait_until
 from tests.reliability.faults import Control
 from tests.reliability.kinds import WHOLE_PHASES
+from tests.reliability.quick_server import Served
 from tests.reliability.sweep import Base
 
 INTERRUPTED = "interrupted gemm"
@@ -26,7 +27,9 @@ STRETCHES = (*WHOLE_PHASES, INTERRUPTED)
 class Stretches:
     """The stretches of one campaign folder, made when they are asked for."""
 
-    def __init__(self, runners: Runners, unbegun: Path, scratch: Path) -> None:
+    def __init__(self, runners: Runners, server: Served, unbegun: Path, scratch: Path) -> None:
+        self.server = server
+        """What macro and profile are measured on."""
         self._runners = runners
         self._scratch = scratch
         self._folders = {WHOLE_PHASES[0]: unbegun}

@@ -8,19 +8,19 @@ import pytest
 
 from tests.reliability.drill import Runners
 from tests.reliability.stretches import STRETCHES, Stretches
-from tests.reliability.sweep import BROKEN, DENIED, FULL, FULL_BOTH, SHORT, Fault, sweep_and_say
+from tests.reliability.sweep import BROKEN, DENIED, FULL, SHORT, Fault, sweep_and_say
 
-FAULTS = (FULL, FULL_BOTH, BROKEN, DENIED, SHORT)
+FAULTS = (FULL, BROKEN, DENIED, SHORT)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_disk__samples(runners: Runners, stretches: Stretches, tmp_path: Path, fault: Fault) -> None:
     sweep_and_say(runners, stretches.named("environment"), tmp_path, fault, 3)
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(14400)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
 @pytest.mark.parametrize("stretch", STRETCHES)
 def test_disk__at_every_call(
     runners: Runners, stretches: Stretches, tmp_path: Path, stretch: str, fault: Fault

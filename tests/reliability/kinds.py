@@ -65,7 +65,8 @@ samples = 3
 kind = "macro"
 input_tokens = 8
 output_tokens = 4
-concurrency = [1, 2]
+concurrency = []
+rate = [100, 200]
 requests = 2
 repeats = 1
 
@@ -78,8 +79,7 @@ input_tokens = 8
 [[phase]]
 kind = "synthesis"
 """
-#: The phases of the whole campaign in their order (those with figures late: each write draws them again); the last
-#: one reads the others.
+#: The phases of the whole campaign in their order; the last one reads the others.
 WHOLE_PHASES = ("environment", "gemm", "collectives", "macro", "profile", "synthesis")
 
 

@@ -22,7 +22,6 @@ from campaign.server import (
     ServerRecord,
     ServerSpec,
     attached_spec,
-    check_alive,
     check_process,
     command_spec,
     ensure_ready,
@@ -96,7 +95,7 @@ class ServerKeeper:
         if record is None:
             yield lambda: None
             return
-        with LivenessWatch(record, check=check_process if need == "profiled" else check_alive) as watch:
+        with LivenessWatch(record, check=check_process if need == "profiled" else None) as watch:
             yield lambda: str(watch.error) if watch.error else None
 
     def serves(self, need: ServerNeed) -> bool:

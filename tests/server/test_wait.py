@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -26,9 +27,11 @@ from campaign.server import (
     find,
     launch,
     past_load,
+    probe,
     stop,
     wait_ready,
 )
+from campaign.server.liveness import WorkCheck
 from campaign.server.loads import eta_s
 from tests.server.records import read_record
 
@@ -195,6 +198,30 @@ def test_watch__finds_a_server_that_stops_answering(tmp_path: Path) -> None:
         assert "died after it was up (signal 9)" in str(watch.error)
     finally:
         stop(record)
+
+
+def test_watch__does_not_disturb_a_server_at_work(tmp_path: Path) -> None:
+    """While tokens are counted nothing is asked of it; idle, it is."""
+    spec = standin_spec(tmp_path, 0.3)
+    record = wait_ready(start(spec, tmp_path), spec)
+    try:
+        check = WorkCheck()
+        check(record)
+        before = tokens(record)
+        for sent in range(1, 4):
+            httpx.post(f"{record.url}/v1/completions", json={}, timeout=30).raise_for_status()
+            check(record)
+            assert tokens(record) == before + sent
+        check(record)
+        assert tokens(record) == before + 4
+    finally:
+        stop(record)
+
+
+def tokens(record: ServerRecord) -> float:
+    found = probe.counters(record)
+    assert found is not None
+    return found["vllm:generation_tokens_total"]
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:

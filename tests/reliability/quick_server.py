@@ -6,8 +6,10 @@ real vLLM with two ranks wrote (tests/data/traces).
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT / "tests" / "data" / "traces" / "cpu-deepseek-tiny-tp2-compiled"
 #: The paced server reads from the model's name what to do: 200 µs between tokens.
 MODEL = "quick;itl=200"
+_PR_SET_PDEATHSIG = 1
 
 
 class QuickServer(Server):
@@ -80,6 +83,7 @@ class Served:
 
 def main() -> None:
     """Serve until ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # a killed test run leaves no server behind
     server = QuickServer(int(sys.argv[1]), Path(sys.argv[2]))
     print("listening", flush=True)
     server.serve()

@@ -89,7 +89,7 @@ class Runner:
         return combined_exit_code([*self._codes, *self._attempts.codes])
 
     def _open(self) -> None:
-        self._store.shorten_events()
+        self._store.events.shorten()
         loaded = self._store.load_state()
         for text in self._store.recovered:
             self._reporter.say(text)
@@ -159,7 +159,7 @@ class Runner:
     def _conclude(self) -> None:
         readings = read_all(self._campaign, self._ledger.state)
         if note_revision(self._campaign, self._ledger.state, readings):
-            self._store.log("revision")
+            self._store.events.note("revision")
         narration = ask_narrator(self._campaign, self._ledger.state, readings)
         if narration is not None:
             reasons = f": {'; '.join(narration.reasons)}" if narration.reasons else ""

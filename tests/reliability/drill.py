@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from campaign import schema
+from campaign.events import Event
 from campaign.files import TEMPORARY_PREFIX
 from campaign.measurement import read_points
 from campaign.state import CampaignState
-from campaign.store import Event, Store
+from campaign.store import Store
 from tests.reliability.faults import Control, preload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,13 +141,13 @@ def damage(folder: Path) -> list[str]:
         text = document.read_text()
         if text.count("campaign:begin") != text.count("campaign:end"):
             found.append(f"{document}: not whole")
-    if store.events_path.exists():
-        for line in store.events_path.read_bytes().split(b"\n")[:-1]:
+    if store.events.path.exists():
+        for line in store.events.path.read_bytes().split(b"\n")[:-1]:
             if line.endswith(b"}"):
                 try:
                     schema.decode(line, Event)
                 except Exception as error:  # noqa: BLE001
-                    found.append(f"{store.events_path}: {error}")
+                    found.append(f"{store.events.path}: {error}")
     return found
 
 

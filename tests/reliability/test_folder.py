@@ -79,7 +79,7 @@ def test_folder__clock_that_steps_back(runners: Runners, campaign_folder: Path, 
     assert state is not None
     assert store.recovered == []
     assert 0 <= phase(state, "environment").duration_s < 30
-    times = [json.loads(line)["at"] for line in store.events_path.read_bytes().splitlines()]
+    times = [json.loads(line)["at"] for line in store.events.path.read_bytes().splitlines()]
     assert times != sorted(times)  # it did step back
     again = runners.resume(campaign_folder, None, until="environment")
     assert (again.code, again.output) == (0, "")

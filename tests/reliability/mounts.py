@@ -13,13 +13,19 @@ _CLONE_NEWNS = 0x20000
 _PAGE_BYTES = 4096
 
 
-def obstacle() -> str:
-    """Enter a mount namespace of this process's own; returns why that is not possible, empty where it was."""
+def obstacle(scratch: Path) -> str:
+    """Enter a mount namespace of this process's own; returns why nothing can be mounted, empty where it can."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) != 0:
         return f"no mount namespace of its own: {os.strerror(ctypes.get_errno())}"
-    shown = subprocess.run(["mount", "--make-rprivate", "/"], capture_output=True, text=True, check=False)
-    return shown.stderr.strip()
+    try:
+        mount("--make-rprivate", "/")
+        with mounted(scratch / "tried", "-t", "tmpfs", "-o", "size=1m", "tmpfs"):
+            return ""
+    except OSError as error:
+        return f"mount: {error.strerror}"
+    except subprocess.CalledProcessError as error:
+        return bytes(error.stderr).decode(errors="replace").strip()
 
 
 def mount(*words: str) -> None:

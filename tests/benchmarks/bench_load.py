@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from campaign.load.latency import percentile
-from tests.load.conftest import PacedServer
+from tests.load.truth import TruthServer
 
 VLLM_CLIENT = (
     "import sys\n"
@@ -60,7 +60,7 @@ class Row(msgspec.Struct, frozen=True):
     report: Mapping[str, float | None]
 
 
-def ours(server: PacedServer, shape: Shape, folder: Path) -> tuple[list[str], Callable[[str], Mapping[str, Any]]]:
+def ours(server: TruthServer, shape: Shape, folder: Path) -> tuple[list[str], Callable[[str], Mapping[str, Any]]]:
     """This package's command."""
     words = [
         sys.executable,
@@ -88,7 +88,7 @@ def ours(server: PacedServer, shape: Shape, folder: Path) -> tuple[list[str], Ca
     return words, parse
 
 
-def vllm(server: PacedServer, shape: Shape, folder: Path) -> tuple[list[str], Callable[[str], Mapping[str, Any]]]:
+def vllm(server: TruthServer, shape: Shape, folder: Path) -> tuple[list[str], Callable[[str], Mapping[str, Any]]]:
     """vLLM's Python client."""
     from campaign.server import make_tiny_model
 
@@ -128,7 +128,7 @@ def take_a_core() -> None:
 
 def measure(name: str, shape: Shape) -> tuple[Row, list[float]]:
     """Run one client against a fresh server; returns its row and the true intervals in ms."""
-    server = PacedServer()
+    server = TruthServer()
     folder = Path(tempfile.mkdtemp())
     try:
         os.sched_setaffinity(server.process.pid, {0})

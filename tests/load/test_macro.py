@@ -20,7 +20,7 @@ from campaign.phases.macro_data import MacroConfig, MacroData
 from campaign.phases.macro_parameters import MacroParameters
 from campaign.render import Renderer
 from campaign.schema import Result
-from tests.load.conftest import PacedServer
+from tests.load.truth import TruthServer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,7 +60,7 @@ def result_of(folder: Path) -> Result:
     return schema.decode((folder / "result.json").read_bytes(), Result)
 
 
-def test_macro__measures_analyses_and_renders(paced: PacedServer, tmp_path: Path) -> None:
+def test_macro__measures_analyses_and_renders(paced: TruthServer, tmp_path: Path) -> None:
     given = config(
         *(paced.url, "itl=2000"), concurrency=[1, 4], output_tokens=12, input_tokens=16, slo={"ttft_ms": 900}
     )
@@ -90,7 +90,7 @@ def test_macro__measures_analyses_and_renders(paced: PacedServer, tmp_path: Path
     assert b"<dc:date>" not in figures[0].svg
 
 
-def test_macro__raw_times_give_the_cells_numbers_again(paced: PacedServer, tmp_path: Path) -> None:
+def test_macro__raw_times_give_the_cells_numbers_again(paced: TruthServer, tmp_path: Path) -> None:
     given = config(paced.url, "itl=2000", concurrency=2, output_tokens=12, input_tokens=16, repeats=1)
     assert measure(tmp_path, given).returncode == 0
     (cell,) = schema.decode(result_of(tmp_path).data, MacroData).cells
@@ -100,7 +100,7 @@ def test_macro__raw_times_give_the_cells_numbers_again(paced: PacedServer, tmp_p
     assert sum(gaps) / len(gaps) / 1e3 == pytest.approx(cell.chunk_gap_ms.mean, abs=0.01)
 
 
-def test_macro__goes_on_where_it_was_and_keeps_failed_cells_out(paced: PacedServer, tmp_path: Path) -> None:
+def test_macro__goes_on_where_it_was_and_keeps_failed_cells_out(paced: TruthServer, tmp_path: Path) -> None:
     parameters: dict[str, object] = {"concurrency": [1, 2], "output_tokens": 6, "input_tokens": 8, "repeats": 1}
     bad = config(paced.url, "itl=500;fault=close;every=5", **parameters)
     failed = measure(tmp_path, bad)
@@ -109,10 +109,10 @@ def test_macro__goes_on_where_it_was_and_keeps_failed_cells_out(paced: PacedServ
     good = msgspec.structs.replace(bad, server=ServerAccess(url=paced.url, model="itl=500"))
     assert measure(tmp_path, good).returncode == 0
     before = (tmp_path / "result.points.jsonl").read_bytes()
-    requests = len(paced.get("/sent")["bodies"])
+    requests = len(paced.bodies())
     assert measure(tmp_path, good).returncode == 0
     assert (tmp_path / "result.points.jsonl").read_bytes() == before
-    assert len(paced.get("/sent")["bodies"]) == requests
+    assert len(paced.bodies()) == requests
 
 
 def test_macro__parameters_that_cannot_be_used() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import pytest
 
 from campaign.load.endpoint import Api
@@ -12,7 +10,8 @@ from campaign.load.plan import Limits, Plan
 from campaign.load.prompts import RandomIds, RandomWords, Sampling
 from campaign.load.share import Share, Task, run_share
 from campaign.load.workload import Load, plan_of
-from tests.load.conftest import PacedServer, ahead_of_others
+from tests.load.conftest import ahead_of_others
+from tests.load.truth import TruthServer
 
 
 def plan(model: str, *, concurrency: int, requests: int, output: int, api: Api = "completions") -> Plan:
@@ -23,27 +22,39 @@ def plan(model: str, *, concurrency: int, requests: int, output: int, api: Api =
     return plan_of(load, source, Sampling(api=api), model=model, seed="truth", limits=limits)
 
 
-def run(server: PacedServer, given: Plan, api: Api = "completions") -> Share:
+def run(server: TruthServer, given: Plan, api: Api = "completions") -> Share:
     """Run a plan in this process."""
     return run_share(Task(plan=given, endpoint=server.endpoint(api=api)))
 
 
-def compared_ms(server: PacedServer, given: Plan, share: Share) -> list[float]:
+def compared_ms(server: TruthServer, given: Plan, share: Share) -> list[float]:
     """How much later than it was sent each event is said to have arrived, from each stream's first event on."""
-    sent = server.get("/sent")["sent"]
+    truth = server.truth()
     differences: list[float] = []
     for record in share.records:
-        truth = sent[str(zlib.crc32(given.requests[record.index].body))]
-        assert len(truth) == len(record.chunk_ns)
+        sent_ns = truth.of(given.requests[record.index].body).sent_ns
+        assert len(sent_ns) == len(record.chunk_ns)
         differences += [
-            ((said - record.chunk_ns[0]) - (true - truth[0])) / 1e6
-            for said, true in zip(record.chunk_ns, truth, strict=True)
+            ((said - record.chunk_ns[0]) - (true - sent_ns[0])) / 1e6
+            for said, true in zip(record.chunk_ns, sent_ns, strict=True)
         ]
     return differences
 
 
-@pytest.mark.parametrize(("concurrency", "requests", "output"), [(1, 2, 40), (64, 64, 40), (256, 256, 60)])
-def test_truth__every_event_as_it_was_sent(paced: PacedServer, concurrency: int, requests: int, output: int) -> None:
+def own_ttft_ms(server: TruthServer, given: Plan, share: Share) -> list[float]:
+    """What the client adds to each TTFT: the reported one less the server's, from the request's arrival on."""
+    truth = server.truth()
+    added: list[float] = []
+    for record in share.records:
+        sent = truth.of(given.requests[record.index].body)
+        assert record.sent_ns is not None
+        added.append((record.chunk_ns[0] - record.sent_ns) / 1e6 - sent.ttft_ms)
+    return sorted(added)
+
+
+@pytest.mark.parametrize(("concurrency", "requests", "output"), [(1, 4, 40), (64, 128, 40), (256, 512, 60)])
+def test_truth__every_event_as_it_was_sent(paced: TruthServer, concurrency: int, requests: int, output: int) -> None:
+    """Each event, the tail of the intervals (within 2 % of what was sent) and the TTFT."""
     given = plan("itl=10000", concurrency=concurrency, requests=requests, output=output)
     with ahead_of_others(0, paced.process.pid):
         share = run(paced, given)
@@ -52,9 +63,15 @@ def test_truth__every_event_as_it_was_sent(paced: PacedServer, concurrency: int,
     off = sorted(map(abs, compared_ms(paced, given, share)))
     assert percentile(off, 50) < 0.2
     assert percentile(off, 95) < 1.0
+    said = sorted(value / 1e6 for record in share.records for value in itls_ns(record) or ())
+    sent = sorted(value for stream in paced.truth().streams for value in stream.intervals_ms())
+    assert percentile(said, 99) == pytest.approx(percentile(sent, 99), rel=0.02)
+    added = own_ttft_ms(paced, given, share)
+    assert added[0] > -0.01
+    assert percentile(added, 50) < 1.0
 
 
-def test_truth__several_tokens_a_chunk(paced: PacedServer) -> None:
+def test_truth__several_tokens_a_chunk(paced: TruthServer) -> None:
     share = run(paced, plan("itl=8000;per=4", concurrency=2, requests=2, output=42))
     for record in share.records:
         assert record.chunk_tokens == (4,) * 10 + (2,)
@@ -64,7 +81,7 @@ def test_truth__several_tokens_a_chunk(paced: PacedServer) -> None:
 
 
 @pytest.mark.parametrize("usage", ["final", "none"])
-def test_truth__without_running_usage(paced: PacedServer, usage: str) -> None:
+def test_truth__without_running_usage(paced: TruthServer, usage: str) -> None:
     single = run(paced, plan(f"itl=1000;usage={usage}", concurrency=1, requests=1, output=10)).records[0]
     double = run(paced, plan(f"itl=1000;per=2;usage={usage}", concurrency=1, requests=1, output=10)).records[0]
     assert single.chunk_tokens == ((1,) * 10 if usage == "final" else None)
@@ -72,7 +89,7 @@ def test_truth__without_running_usage(paced: PacedServer, usage: str) -> None:
     assert double.output_tokens == (10 if usage == "final" else None)
 
 
-def test_truth__an_empty_text_that_counts_is_a_token_and_a_role_is_none(paced: PacedServer) -> None:
+def test_truth__an_empty_text_that_counts_is_a_token_and_a_role_is_none(paced: TruthServer) -> None:
     empty = run(paced, plan("itl=1000;empty=1", concurrency=1, requests=1, output=5)).records[0]
     chat = run(paced, plan("itl=1000;ttft=20000", concurrency=1, requests=1, output=5, api="chat"), "chat").records[0]
     assert empty.chunk_tokens == (1,) * 5
@@ -81,12 +98,12 @@ def test_truth__an_empty_text_that_counts_is_a_token_and_a_role_is_none(paced: P
 
 
 @pytest.mark.parametrize("cut", [*range(1, 12), 30, 60, 100, 150, 190, -1])
-def test_truth__cuts_lose_no_token(paced: PacedServer, cut: int) -> None:
+def test_truth__cuts_lose_no_token(paced: TruthServer, cut: int) -> None:
     share = run(paced, plan(f"itl=500;cut={cut}", concurrency=1, requests=1, output=6))
     assert share.records[0].error == ""
     assert share.records[0].chunk_tokens == (1,) * 6
 
 
-def test_truth__crlf_events(paced: PacedServer) -> None:
+def test_truth__crlf_events(paced: TruthServer) -> None:
     record = run(paced, plan("itl=500;crlf=1", concurrency=1, requests=1, output=6)).records[0]
     assert (record.error, record.chunk_tokens) == ("", (1,) * 6)

@@ -23,7 +23,7 @@ from campaign.load.sources import PromptChoice, choose_prompts
 from campaign.load.summary import Asked
 from campaign.load.workload import Load, plan_of
 from campaign.server import ServerRecord, launch, make_tiny_model, stop, vllm_spec, wait_ready
-from tests.load.conftest import free_port
+from tests.load.truth import free_port
 
 ARGS = ("--load-format", "dummy", "--dtype", "bfloat16", "--max-model-len", "512", "--max-num-seqs", "16")
 MODEL_FOLDER = "models/tiny"

@@ -22,6 +22,8 @@ class Exchange(msgspec.Struct, kw_only=True):
     """The bytes as they came."""
     end_ns: int | None = None
     """When the exchange ended."""
+    has_stand_in: bool = False
+    """The session so far held an answer that was not the server's."""
     outcome: str = ""
     """complete, closed, reset, stalled, deadline, cancelled or unreachable."""
     detail: str = ""

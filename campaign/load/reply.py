@@ -35,6 +35,8 @@ class Choice(msgspec.Struct):
 
     text: str | None = None
     delta: Delta | None = None
+    token_ids: list[int] | None = None
+    """Ids of the chunk's tokens, where they were asked for (an extension of vLLM's)."""
     finish_reason: str | None = None
 
 
@@ -48,7 +50,7 @@ class Chunk(msgspec.Struct):
     message: str | None = None
 
 
-_decoder = msgspec.json.Decoder(Chunk)
+decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 
 def split_events(body: bytes) -> Iterator[tuple[int, bytes]]:
@@ -105,7 +107,7 @@ class _Stream:
             self.is_done = True
             return
         try:
-            chunk = _decoder.decode(data)
+            chunk = decode_chunk(data)
         except msgspec.MsgspecError as error:
             self.error = self.error or f"malformed event: {error}"
             return
@@ -171,6 +173,7 @@ def record_of(exchange: Exchange, start_ns: int) -> Record:
         output_tokens=final,
         error=_error_of(exchange, response, stream),
         is_cancelled=exchange.outcome == "cancelled" and not stream.error,
+        has_stand_in=exchange.has_stand_in,
         finish_reason=stream.finish_reason,
         shared_reads=stream.shared_reads,
     )

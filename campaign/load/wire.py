@@ -1,7 +1,8 @@
 """The measured path: one epoll loop that sends requests and keeps raw reads with the time they arrived.
 
-Nothing is parsed while streams run. On plain TCP (Linux) the kernel stamps each segment as it arrives, so that a
-late reader does not move a time; over TLS, and where a stamp is missing, the time is the reader's.
+Nothing is parsed while streams run, but an answer that the next turn of its session sends back. On plain TCP (Linux)
+the kernel stamps each segment as it arrives, so that a late reader does not move a time; over TLS, and where a stamp is
+missing, the time is the reader's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from campaign.load.exchange import Exchange
 from campaign.load.plan import Plan, Request
 from campaign.load.priority import ahead_of_other_work
 from campaign.load.schedule import Schedule
+from campaign.load.session import Sessions
 
 #: How often idle streams, due reconnects and the deadline are looked at.
 TICK_S = 0.1
@@ -62,6 +64,7 @@ class Wire:
         self._idle: list[Connection] = []
         self._exchanges: list[Exchange] = []
         self._requests: dict[int, Request] = {}
+        self._sessions = Sessions()
         self._missing = self._reads = 0
         self._ready_ns = 0
         self._has_priority = False
@@ -160,7 +163,8 @@ class Wire:
         self._exchanges.append(exchange)
         self._requests[request.index] = request
         connection = self._idle.pop() if self._idle else self._connect()
-        connection.assign(exchange, self._endpoint.wire_bytes(request.body), request.cancel_after_reads)
+        body = self._sessions.begin_turn(request, exchange)
+        connection.assign(exchange, self._endpoint.wire_bytes(body), request.cancel_after_reads)
         if connection.is_open:
             self._send(connection)
 
@@ -263,7 +267,7 @@ class Wire:
         assert exchange is not None
         exchange.outcome, exchange.detail, exchange.end_ns = outcome, detail, time.time_ns()
         connection.exchange = None
-        del self._requests[exchange.index]
+        self._sessions.end_turn(self._requests.pop(exchange.index), exchange)
         connection.is_reused = True
         if outcome == "complete" and b"connection: close" not in exchange.reads[0][:4096].lower():
             self._idle.append(connection)

@@ -22,6 +22,7 @@ static void set(struct behaviour *of, const char *name, const char *value) {
     if (!strcmp(name, "every")) of->every = number;
     if (!strcmp(name, "stop")) of->stop = number;
     if (!strcmp(name, "slots")) of->slots = number;
+    if (!strcmp(name, "compile")) of->compile_us = number;
     if (!strcmp(name, "crlf")) of->is_crlf = true;
     if (!strcmp(name, "empty")) of->is_empty = true;
     if (!strcmp(name, "usage") && !strcmp(value, "final")) of->usage = USAGE_FINAL;
@@ -76,7 +77,8 @@ static void print_usage(const struct answer *of, struct bytes *out) {
 /* One event; `tokens` of them end at `sent`. Token i is the word w<i mod 97>, its id i mod 97. */
 static void add_event(const struct answer *of, struct bytes *out, long tokens, const char *finish, bool is_role) {
     struct bytes data = {0};
-    bytes_print(&data, "{\"id\": \"x\", \"object\": \"chunk\", \"model\": \"m\", \"choices\": [{\"index\": 0, ");
+    bytes_print(&data, "{\"id\": \"x\", \"object\": \"%s\", \"model\": \"m\", \"choices\": [{\"index\": 0, ",
+                of->is_chat ? "chat.completion.chunk" : "text_completion");
     const char *role = is_role ? "\"role\": \"assistant\", " : "";
     bytes_print(&data, of->is_chat ? "\"delta\": {%s\"content\": \"" : "%s\"text\": \"", role);
     for (long i = of->sent - tokens; i < of->sent && !of->behaviour.is_empty; i++) bytes_print(&data, " w%ld", i % 97);

@@ -27,6 +27,7 @@ struct behaviour {
     long every; /* each so many-th request is the faulty one */
     long stop;  /* end after so many tokens, whatever was asked for; 0 = as asked */
     long slots; /* so many streams run at once, the others wait; 0 = all run */
+    long compile_us; /* what the first use of a batch size takes more */
     bool is_crlf, is_empty;
     enum usage usage;
     enum fault fault;

@@ -20,7 +20,7 @@ struct connection {
     int fd;
     struct bytes in, out;
     uint64_t stamp_ns; /* arrival of the last segment read */
-    bool is_answering, is_waiting, has_slot;
+    bool is_answering, is_waiting, has_slot, is_head_due;
     struct answer answer;
     struct truth *truth;
     struct drip drip;

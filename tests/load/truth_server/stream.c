@@ -7,6 +7,7 @@
 #include "json.h"
 
 static struct connection *waiting_first, *waiting_last; /* those without a slot */
+static long largest_batch;                              /* that ever ran: its kernels are there */
 
 static void begin(struct connection *of);
 
@@ -115,6 +116,8 @@ void stream_step(struct connection *of) {
     struct bytes out = {0};
     long before = answer->sent, events = 0;
     size_t end = 0;
+    if (of->is_head_due) bytes_add(&out, ANSWER_HEAD, strlen(ANSWER_HEAD));
+    of->is_head_due = false;
     for (; events < behaviour->join && answer->sent < answer->total; events++) end = answer_next(answer, &out);
     counters.tokens += answer->sent - before;
     if (behaviour->cut && (behaviour->cut < 0 || (size_t)behaviour->cut < out.size)) {
@@ -133,7 +136,12 @@ void stream_step(struct connection *of) {
 static void begin(struct connection *of) {
     of->has_slot = true;
     if (++counters.running > counters.running_max) counters.running_max = counters.running;
-    of->stream_due_ns = steady_ns() + (uint64_t)of->answer.behaviour.ttft_us * 1000u;
+    long wait_us = of->answer.behaviour.ttft_us;
+    if (counters.running > largest_batch) {
+        largest_batch = counters.running;
+        wait_us += of->answer.behaviour.compile_us;
+    }
+    of->stream_due_ns = steady_ns() + (uint64_t)wait_us * 1000u;
     if (of->answer.is_faulty && of->answer.behaviour.fault == FAULT_SLOWHEAD) {
         bytes_add(&of->drip.data, ANSWER_HEAD, strlen(ANSWER_HEAD));
         of->drip.step = of->drip.data.size / 4 + 1;
@@ -141,8 +149,10 @@ static void begin(struct connection *of) {
         drip_on(of);
         return;
     }
-    write_out(of, ANSWER_HEAD, strlen(ANSWER_HEAD));
-    if (of->answer.behaviour.ttft_us) schedule(of, of->stream_due_ns);
+    /* With the first event in the same write where both are due: a burst of requests then waits half as long. */
+    of->is_head_due = !wait_us && !of->answer.is_faulty && !of->answer.behaviour.cut;
+    if (!of->is_head_due) write_out(of, ANSWER_HEAD, strlen(ANSWER_HEAD));
+    if (wait_us) schedule(of, of->stream_due_ns);
     else stream_step(of);
 }
 

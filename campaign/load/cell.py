@@ -43,6 +43,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Prefix cache hits / queries over the cell."""
     surplus_tokens: int | None = None
     """Its tokens less the client's: tokens of cancelled and cut streams that nobody received."""
+    surplus_per_cut: float | None = None
+    """That surplus over the streams that were cancelled or failed; null where all were whole."""
     tokens_match: bool | None = None
     """Whether both counts agree; null where there is no counter or streams were cut."""
     running_mean: float | None = None

@@ -21,6 +21,7 @@ from campaign.load.cell import Cell, LoadReport
 from campaign.load.endpoint import Api, Endpoint, endpoint_of
 from campaign.load.plan import Limits
 from campaign.load.prompts import Sampling
+from campaign.load.scrape import Scraper
 from campaign.load.search import Search
 from campaign.load.slo import Slo
 from campaign.load.sources import PromptChoice, choose_prompts
@@ -96,18 +97,23 @@ def load(url: str, **given: Any) -> None:
     try:
         cells.extend(_measure(bench, model, given))  # takes each cell as it ends: what came before stays
     except KeyboardInterrupt as error:
-        _report(tuple(cells), as_json=given["as_json"])
+        _report(endpoint, tuple(cells), as_json=given["as_json"])
         raise InterruptedRun(f"Interrupted after {len(cells)} whole cells, which are printed.") from error
-    _report(tuple(cells), as_json=given["as_json"])
+    _report(endpoint, tuple(cells), as_json=given["as_json"])
     _judge(tuple(cells), given["max_failed"])
 
 
-def _report(cells: tuple[Cell, ...], *, as_json: bool) -> None:
+def _report(endpoint: Endpoint, cells: tuple[Cell, ...], *, as_json: bool) -> None:
+    scraper = Scraper(endpoint)
+    capacity = scraper.read_kv_capacity()
+    scraper.close()
     if as_json:
-        report = LoadReport(cells=cells, summary=summarize(cells))
+        report = LoadReport(cells=cells, summary=summarize(cells), kv_capacity_tokens=capacity)
         click.echo(schema.encode_pretty(report).decode(), nl=False)
-    else:
-        click.echo("\n".join(table_of(cells)))
+        return
+    click.echo("\n".join(table_of(cells)))
+    if capacity is not None:
+        click.echo(f"the server's KV cache holds {capacity:,} tokens")
 
 
 def _bench(endpoint: Endpoint, model: str, given: dict[str, Any]) -> Bench:

@@ -182,3 +182,5 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = 1
     cells: tuple[Cell, ...] = ()
     summary: tuple[CellSummary, ...] = ()
+    kv_capacity_tokens: int | None = None
+    """Tokens that the server's KV cache holds; null where it does not tell."""

@@ -110,6 +110,7 @@ class VllmClient:
             "num-prompts": LOAD.requests,
             "max-concurrency": LOAD.concurrency,
             "temperature": 0,
+            "percentile-metrics": "ttft,tpot,itl,e2el",
             "result-filename": out,
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]

@@ -51,9 +51,20 @@ def test_load_command__json_has_the_promised_fields(paced: TruthServer) -> None:
         assert cell["server"]["generation_tokens_delta"] == 80
         assert cell["server"]["tokens_match"] is True
         assert abs(cell["concurrency_achieved"] - cell["concurrency_asked"]) < 0.2 * cell["concurrency_asked"]
+    assert json.loads(result.stdout)["kv_capacity_tokens"] == 1024
     summary = json.loads(result.stdout)["summary"]
     assert [s["repeats"] + s["repeats_invalid"] for s in summary] == [2, 2]
     assert summary[0]["tpot_ms"]["ci95"] is None
+
+
+def test_load_command__the_table_says_what_was_delivered(paced: TruthServer) -> None:
+    options = ("--concurrency", "2", "--requests", "4", "--output-tokens", "12", "--prompts", "random")
+    text = invoke(paced.url, "--model", "itl=30000;stop=9", *options, "--input-tokens", "16").stdout
+    head, row, *rest = text.splitlines()
+    assert [name for name in ("running", "in", "out", "hits", "TTFT p50") if name not in head] == []
+    assert "9 of 12" in row and " 2/2 " in row and " 0% " in row
+    assert any("random token ids, which distort" in line for line in rest)
+    assert "the server's KV cache holds 1,024 tokens" in rest
 
 
 def test_load_command__prompts_are_fresh_in_every_cell(paced: TruthServer) -> None:

@@ -56,6 +56,8 @@ def _numbers(text: str | None, kind: type[float] | type[int], name: str) -> list
 @click.option("--trace", type=click.Path(path_type=Path), help="Replay (time, input, output) lines.")
 @click.option("--turns", default=1, show_default=True, type=click.IntRange(1), help="Turns of a session.")
 @click.option("--think-s", default=0.0, show_default=True, help="Pause between turns, seconds.")
+@click.option("--cancel", "cancel_share", default=0.0, show_default=True, help="Fraction whose client hangs up.")
+@click.option("--cancel-after", default=8, show_default=True, type=click.IntRange(1), help="After so many reads.")
 @click.option("--search", is_flag=True, help="Find the knee and the highest goodput over concurrency.")
 @click.option("--prompts", default="auto", show_default=True, help="auto, text, random, or a JSONL file.")
 @click.option("--shared-prefix", default=0.0, show_default=True, help="Fraction of each prompt that a group shares.")
@@ -187,7 +189,8 @@ def loads_of(given: dict[str, Any]) -> list[Load]:
     """One load a cell of the grid."""
     slots, rates = _numbers(given["concurrency"], int, "--concurrency"), _numbers(given["rate"], float, "--rate")
     lengths = _numbers(given["input_tokens"], int, "--input-tokens")
-    common = {"output_tokens": given["output_tokens"], "turns": given["turns"], "think_s": given["think_s"]}
+    common = {name: given[name] for name in ("output_tokens", "turns", "think_s", "cancel_share")}
+    common["cancel_after_reads"] = given["cancel_after"]
     if given["trace"]:
         trace = tuple(read_trace(given["trace"]))
         cap = slots[0] if slots else None

@@ -49,6 +49,7 @@ def table_of(cells: tuple[Cell, ...]) -> list[str]:
     joules = [cell.joules_per_token for cell in cells]
     if any(value is not None for value in joules):
         lines.append("J/token: " + ", ".join("–" if value is None else f"{value:.3g}" for value in joules))
+    lines += [_both_origins(cell) for cell in cells if cell.queue_ms.n]
     for cell in cells:
         lines += [f"! {flag}" for flag in cell.flags]
         lines += [f"! invalid: {cell.client.why}"] if not cell.client.valid else []
@@ -61,6 +62,14 @@ def _achieved(achieved: float | None, asked: int | None) -> str:
     if achieved is None:
         return "–"
     return f"{achieved:.4g}" if asked is None or achieved == asked else f"{achieved:.4g} of {asked}"
+
+
+def _both_origins(cell: Cell) -> str:
+    """An open loop's latencies from the intended send, beside those of the table."""
+    rate = "trace" if cell.rate_asked is None else f"{cell.rate_asked:g}/s"
+    values = (("queue", cell.queue_ms), ("TTFT", cell.ttft_due_ms), ("E2EL", cell.e2el_due_ms))
+    told = ", ".join(f"{name} {of.p50:.4g}" for name, of in values if of.p50 is not None)
+    return f"{rate}, from the intended send (p50, ms): {told}"
 
 
 def _row(cell: Cell) -> list[str]:

@@ -213,9 +213,14 @@ def _flags(
     flags = []
     if server.tokens_match is False:
         flags.append(f"client and server disagree on tokens by {server.surplus_tokens}")
-    if server.surplus_per_cut and server.surplus_per_cut > 0:
-        each = f"{server.surplus_per_cut:.3g} for each cut stream"
-        flags.append(f"the server computed {server.surplus_tokens} tokens that nobody received, {each}")
+    cut = sum(not r.is_completed for r in records)
+    if (
+        server.surplus_tokens is not None
+        and cut
+        and (server.surplus_tokens > 0 or any(r.is_cancelled for r in records))
+    ):
+        each = f"{server.surplus_tokens / cut:.3g} each"
+        flags.append(f"{cut} streams cut: the server computed {server.surplus_tokens} tokens nobody received, {each}")
     if is_limited:
         flags.append("capacity-limited: the server did not hold the asked concurrency")
     done = [r for r in records if r.is_completed]
@@ -267,6 +272,10 @@ def _summary(group: Sequence[Cell]) -> CellSummary:
         itl_ms=over(lambda c: c.itl_ms.p50),
         tpot_ms=over(lambda c: c.tpot_ms.mean),
         e2el_ms=over(lambda c: c.e2el_ms.p50),
+        chunk_gap_ms=over(lambda c: c.chunk_gap_ms.p50),
+        queue_ms=over(lambda c: c.queue_ms.p50),
+        ttft_due_ms=over(lambda c: c.ttft_due_ms.p50),
+        e2el_due_ms=over(lambda c: c.e2el_due_ms.p50),
         goodput_req_s=over(lambda c: c.goodput.req_s if c.goodput else None),
         prefill_tok_s=over(lambda c: c.server.prefill_tok_s),
         joules_per_token=over(lambda c: c.joules_per_token),

@@ -39,6 +39,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Turns of a session; each sends the session so far and a new question of `input_tokens`."""
     think_s: float = 0.0
     """Pause between the turns of a session."""
+    cancel_share: float = 0.0
+    """Fraction of the requests whose client hangs up, spread evenly; not in sessions or replays."""
+    cancel_after_reads: int = 8
+    """After so many reads of the answer."""
 
 
 def seed_text(seed: int, *parts: object) -> str:
@@ -83,9 +87,15 @@ def _single(load: Load, prompts: Prompts, sampling: Sampling, model: str, seed: 
                 input_tokens=prompt.tokens,
                 output_tokens=output,
                 due_s=due[index],
+                cancel_after_reads=load.cancel_after_reads if _is_cancelled(load, index) else None,
             )
         )
     return requests
+
+
+def _is_cancelled(load: Load, index: int) -> bool:
+    """Whether the share of cancelled requests grows past a whole one with this request."""
+    return int((index + 1) * load.cancel_share) > int(index * load.cancel_share)
 
 
 def _due(load: Load, count: int, seed: str) -> Sequence[float | None]:

@@ -48,6 +48,14 @@ class MacroRow(msgspec.Struct, frozen=True, kw_only=True):
     """Median ITL over repeats."""
     itl_p95_ms: float | None
     """Mean of the repeats' p95; null from too few samples."""
+    chunk_gap_ms: Mean
+    """Median time between events over repeats; with one token an event it is the ITL."""
+    queue_ms: Mean
+    """From intended to actual send, median over repeats; open loop only."""
+    ttft_due_ms: Mean
+    """TTFT from the intended send, median over repeats; open loop only."""
+    e2el_due_ms: Mean
+    """E2EL from the intended send, median over repeats; open loop only."""
     tpot_ms: Mean
     """Mean TPOT over repeats."""
     e2el_ms: Mean
@@ -179,6 +187,10 @@ def _row(summary: CellSummary, cells: Sequence[Cell], devices: int) -> MacroRow:
         ttft_p95_ms=p95(lambda c: c.ttft_ms),
         itl_ms=summary.itl_ms,
         itl_p95_ms=p95(lambda c: c.itl_ms),
+        chunk_gap_ms=summary.chunk_gap_ms,
+        queue_ms=summary.queue_ms,
+        ttft_due_ms=summary.ttft_due_ms,
+        e2el_due_ms=summary.e2el_due_ms,
         tpot_ms=summary.tpot_ms,
         e2el_ms=summary.e2el_ms,
         goodput_req_s=summary.goodput_req_s,

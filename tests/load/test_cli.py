@@ -132,8 +132,20 @@ def test_load_command__capped_open_loop_shows_the_wait(paced: TruthServer) -> No
         )
     )[0]
     assert cell["queue_ms"]["mean"] > 200
+    assert cell["ttft_due_ms"]["p50"] > 200 > cell["ttft_ms"]["p50"]
     assert cell["e2el_ms"]["mean"] < 60
     assert cell["e2el_due_ms"]["mean"] > 250
+
+
+def test_load_command__cancelled_streams_show_what_they_cost_the_server(paced: TruthServer) -> None:
+    options = ("--requests", "16", "--concurrency", "2", "--output-tokens", "50", "--warm-up", "0")
+    given = (paced.url, "--model", "itl=2000", *options, "--cancel", "0.25", "--cancel-after", "6")
+    (cell,) = cells(invoke(*given, "--json"))
+    assert (cell["completed"], cell["cancelled"], cell["failed"]) == (12, 4, 0)
+    assert 0 <= cell["server"]["surplus_per_cut"] <= 3
+    assert cell["server"]["surplus_tokens"] == 4 * cell["server"]["surplus_per_cut"]
+    assert cell["tokens_received"] < 12 * 50 + 4 * 8
+    assert "4 streams cut: the server computed" in invoke(*given).stdout
 
 
 def test_load_command__vllm_form_and_raw_times(paced: TruthServer, tmp_path: Path) -> None:

@@ -71,6 +71,23 @@ def test_truth__every_event_as_it_was_sent(paced: TruthServer, concurrency: int,
     assert percentile(added, 50) < 1.0
 
 
+@pytest.mark.parametrize("streams", [1, 64, 256])
+@pytest.mark.parametrize("behaviour", ["per=4", "cut=60", "join=2", "fault=reset;every=4", "fault=close;every=4"])
+def test_truth__holds_whatever_the_stream_does(paced: TruthServer, behaviour: str, streams: int) -> None:
+    """Several tokens an event, events cut between reads, several events a read, streams that end half way."""
+    given = plan(f"itl=20000;{behaviour}", concurrency=streams, requests=max(streams, 4), output=16)
+    with ahead_of_others(0, paced.process.pid):
+        share = run(paced, given)
+    failed = [record for record in share.records if record.error]
+    assert len(failed) == (max(streams, 4) // 4 if "fault" in behaviour else 0)
+    assert all(record.output_tokens == (8 if record.error else 16) for record in share.records)
+    off = sorted(map(abs, compared_ms(paced, given, share)))
+    assert percentile(off, 50) < 0.2
+    assert percentile(off, 95) < 1.0
+    added = own_ttft_ms(paced, given, share)
+    assert percentile(added, 50) < 1.0
+
+
 def test_truth__several_tokens_a_chunk(paced: TruthServer) -> None:
     share = run(paced, plan("itl=8000;per=4", concurrency=2, requests=2, output=42))
     for record in share.records:

@@ -147,7 +147,7 @@ def test_vllm__cancelled_streams_cost_the_server_little(vllm: Served) -> None:
     each = cell.server.surplus_per_cut
     assert each is not None
     assert 0 <= each <= 12
-    assert any("tokens that nobody received" in flag for flag in cell.flags) == (each > 0)
+    assert any(flag.startswith("32 streams cut: the server computed") for flag in cell.flags)
     assert cell.server.tokens_match is None
 
 

@@ -110,7 +110,6 @@ void counters_print(struct bytes *out) {
     bytes_print(out, "vllm:prompt_tokens_total%s %ld\n", LABELS, counters.prompt_tokens);
     bytes_print(out, "vllm:prefix_cache_queries_total%s %ld\n", LABELS, counters.prompt_tokens);
     bytes_print(out, "vllm:prefix_cache_hits_total%s %ld\n", LABELS, counters.cached_tokens);
-    bytes_print(out, "vllm:num_preemptions_total%s %ld\n", LABELS, counters.preemptions);
     bytes_print(out, "vllm:request_prefill_time_seconds_sum%s %.9f\n", LABELS, counters.prefill_s);
     bytes_print(out, "vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"64\"} 1.0\n");
 }

@@ -18,7 +18,7 @@ struct truth {
 };
 
 struct counters {
-    long requests, running, running_max, waiting, tokens, prompt_tokens, cached_tokens, preemptions;
+    long requests, running, running_max, waiting, tokens, prompt_tokens, cached_tokens;
     double prefill_s;
 };
 

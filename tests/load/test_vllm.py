@@ -132,7 +132,7 @@ def test_vllm__sessions_hold_the_servers_own_answers(vllm: Served) -> None:
     load = Load(requests=4, input_tokens=64, output_tokens=64, concurrency=2, turns=3)
     cell = bench_of(vllm, warm_up_rounds=0).run_cell(load).cell
     assert (cell.completed, cell.failed, cell.server.tokens_match) == (12, 0, True)
-    assert cell.flags == ("no warm-up",)
+    assert not any("stand-ins" in flag for flag in cell.flags)
     assert cell.server.prompt_tokens_delta == 4 * (64 + 192 + 320)
     assert cell.server.cache_hit_rate is not None
     print(f"prefix cache hits: {cell.server.cache_hit_rate * cell.server.prompt_tokens_delta:.0f} tokens")

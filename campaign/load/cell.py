@@ -25,7 +25,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     missing_stamps: float = 0.0
     """Fraction of reads for which the kernel gave no stamp."""
     shared_reads: float = 0.0
-    """Fraction of content events that came in one read with an earlier event of their stream."""
+    """Fraction of content events whose read holds later bytes too that perhaps came later: they have those' time."""
     valid: bool
     """False where the client was the bottleneck."""
     why: str = ""

@@ -126,7 +126,7 @@ def chunk_gaps_ns(record: Record) -> list[int]:
 def itls_ns(record: Record) -> list[float] | None:
     """Inter-token latencies: a chunk of n tokens is n intervals of gap / n; null where tokens a chunk are unknown.
 
-    Events of one read have one stamp: they count as one chunk, as nothing finer is known of them.
+    Events of one time count as one chunk: they came in one read, and nothing finer is known of them.
     """
     if record.chunk_tokens is None:
         return None

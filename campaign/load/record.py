@@ -33,7 +33,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finish_reason: str | None = None
     """As the server gave it."""
     shared_reads: int = 0
-    """Events that came in one read with an earlier one: their gap is not known better than that."""
+    """Events whose read holds later bytes too that perhaps came later: they have those' time."""
 
     @property
     def is_completed(self) -> bool:

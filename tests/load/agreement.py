@@ -8,6 +8,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,10 @@ from campaign.load.prompts import Texts
 from campaign.load.workload import Load
 
 #: Shorter than a block of the prefix cache, which therefore answers neither client.
-LOAD = Load(requests=48, input_tokens=12, output_tokens=48, concurrency=4)
-#: Both are called done when the 95 % band around the ratio is this narrow (half its width), or after the most pairs.
+LOAD = Load(requests=24, input_tokens=12, output_tokens=40, concurrency=4)
+#: Done when the 95 % band around every ratio is this narrow (half its width), after so many pairs, or after so long.
 HALF_BAND = 0.02
-PAIRS, MOST_PAIRS = 6, 24
+PAIRS, MOST_PAIRS, LONGEST_S = 6, 30, 420.0
 #: What counts as agreement.
 CLOSE = 0.05
 NAMES = ("output_throughput", "mean_tpot_ms", "mean_itl_ms", "median_e2el_ms")
@@ -155,6 +156,7 @@ def compare_with_vllm(endpoint: Endpoint, model: str, tokenizer: Path, folder: P
     client = VllmClient(endpoint, model, tokenizer, folder)
     try:
         write_prompts(folder / "prompts.jsonl", seed=-1)
+        begin = time.monotonic()
         client.run(folder / "prompts.jsonl")  # it loads its tokenizer, the server its kernels
         while True:
             number = len(ours)
@@ -169,7 +171,9 @@ def compare_with_vllm(endpoint: Endpoint, model: str, tokenizer: Path, folder: P
             assert theirs[-1]["total_output_tokens"] == ours[-1]["total_output_tokens"]
             found = [_comparison(name, ours, theirs) for name in NAMES]
             is_narrow = all(comparison.half_band <= HALF_BAND for comparison in found)
-            if len(ours) >= PAIRS and (is_narrow or len(ours) >= MOST_PAIRS):
+            is_enough = is_narrow or len(ours) >= MOST_PAIRS or time.monotonic() - begin > LONGEST_S
+            print("; ".join(f"{name} {ours[-1][name]:.4g} | {theirs[-1][name]:.4g}" for name in NAMES), flush=True)
+            if len(ours) >= PAIRS and is_enough:
                 return found
     finally:
         client.stop()

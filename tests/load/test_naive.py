@@ -31,8 +31,8 @@ def our_cell(
 
 @pytest.mark.parametrize("cut", [7, 11, 100])
 def test_naive__1_loses_the_tokens_of_events_cut_between_reads(paced: TruthServer, cut: int) -> None:
-    model = f"itl=500;cut={cut}"
-    assert naive_request(paced.port, model, 10).tokens < 10
+    model = f"itl=3000;cut={cut}"
+    assert min(naive_request(paced.port, model, 10).tokens for _ in range(3)) < 10
     assert our_cell(paced, model, requests=1, output=10).tokens_received == 10
 
 

@@ -25,7 +25,7 @@ from campaign.load.session import Sessions
 TICK_S = 0.1
 #: A poll that returned within this did not wait.
 AT_ONCE_NS = 20_000
-#: A process that comes before others wakes within this after an event.
+#: A process that woke within this after the first event had not been held up.
 WAKE_NS = 200_000
 #: More reads without a stamp than this make the cell a reader-stamped one.
 MISSING_LIMIT = 0.01
@@ -68,7 +68,7 @@ class Wire:
         self._requests: dict[int, Request] = {}
         self._sessions = Sessions()
         self._missing = self._reads = 0
-        self._ready_ns = self._since_ns = 0
+        self._ready_ns = self._since_ns = self._woke_ns = 0
         self._has_priority = False
         self._schedule: Schedule
 
@@ -140,14 +140,15 @@ class Wire:
             until = next_tick if due is None else min(due, next_tick)
             asked_ns = time.time_ns()
             ready = self._epoll.poll(max(0.0, (until - now) / 1e9))
-            # What was ready at once may have been so since the last time round; else it has just come, or has waited
-            # for this process to wake.
+            # What was ready at once may have been so since the last time round; else it has just come, unless this
+            # process woke late, which the first read tells.
             came_ns = time.time_ns()
             if came_ns - asked_ns < AT_ONCE_NS:
                 self._ready_ns = self._since_ns = last_came_ns
+                self._woke_ns = 0
             else:
-                self._ready_ns = came_ns
-                self._since_ns = max(asked_ns, came_ns - WAKE_NS) if self._has_priority else asked_ns
+                self._ready_ns = self._woke_ns = came_ns
+                self._since_ns = asked_ns
             last_came_ns = came_ns
             for fd, mask in ready:
                 self._handle(fd, mask)
@@ -235,6 +236,10 @@ class Wire:
         if not data:
             self._end_broken(connection, "closed", "the server closed the connection")
             return
+        if self._woke_ns:
+            if stamp and self._woke_ns - stamp < WAKE_NS:
+                self._since_ns = max(self._since_ns, self._woke_ns - WAKE_NS)
+            self._woke_ns = 0
         exchange.since_ns.append(max(connection.last_ns, self._since_ns))
         connection.last_ns = now
         self._reads += 1

@@ -115,9 +115,8 @@ def test_truth__a_burst_after_a_wait_is_no_steady_pace(paced: TruthServer, strea
     assert len(sent) == 17 * streams
     assert len(said) >= 15 * streams  # of the first three nobody knows whether they came together
     assert percentile(sent, 50) == 0
-    if share.has_priority or streams > 1:  # else nobody knows how late this process woke
-        assert percentile(said, 50) < 0.01
-        assert percentile(said, 90) == pytest.approx(percentile(sent, 90), rel=0.02)
+    assert percentile(said, 50) < 0.01
+    assert percentile(said, 90) == pytest.approx(percentile(sent, 90), rel=0.02)
     assert sum(said) == pytest.approx(sum(sent), rel=0.01)
 
 

@@ -170,13 +170,6 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     tpot_ms: Mean = Mean()
     """Mean of the repeats' means."""
     e2el_ms: Mean = Mean()
-    chunk_gap_ms: Mean = Mean()
-    queue_ms: Mean = Mean()
-    """Of an open loop, as for the two below: from intended to actual send."""
-    ttft_due_ms: Mean = Mean()
-    """TTFT from the intended send."""
-    e2el_due_ms: Mean = Mean()
-    """E2EL from the intended send."""
     goodput_req_s: Mean = Mean()
     prefill_tok_s: Mean = Mean()
     joules_per_token: Mean = Mean()

@@ -48,13 +48,13 @@ class MacroRow(msgspec.Struct, frozen=True, kw_only=True):
     """Median ITL over repeats."""
     itl_p95_ms: float | None
     """Mean of the repeats' p95; null from too few samples."""
-    chunk_gap_ms: Mean
+    chunk_gap_ms: float | None
     """Median time between events over repeats; with one token an event it is the ITL."""
-    queue_ms: Mean
+    queue_ms: float | None
     """From intended to actual send, median over repeats; open loop only."""
-    ttft_due_ms: Mean
+    ttft_due_ms: float | None
     """TTFT from the intended send, median over repeats; open loop only."""
-    e2el_due_ms: Mean
+    e2el_due_ms: float | None
     """E2EL from the intended send, median over repeats; open loop only."""
     tpot_ms: Mean
     """Mean TPOT over repeats."""
@@ -187,10 +187,10 @@ def _row(summary: CellSummary, cells: Sequence[Cell], devices: int) -> MacroRow:
         ttft_p95_ms=p95(lambda c: c.ttft_ms),
         itl_ms=summary.itl_ms,
         itl_p95_ms=p95(lambda c: c.itl_ms),
-        chunk_gap_ms=summary.chunk_gap_ms,
-        queue_ms=summary.queue_ms,
-        ttft_due_ms=summary.ttft_due_ms,
-        e2el_due_ms=summary.e2el_due_ms,
+        chunk_gap_ms=mean(lambda c: c.chunk_gap_ms.p50),
+        queue_ms=mean(lambda c: c.queue_ms.p50),
+        ttft_due_ms=mean(lambda c: c.ttft_due_ms.p50),
+        e2el_due_ms=mean(lambda c: c.e2el_due_ms.p50),
         tpot_ms=summary.tpot_ms,
         e2el_ms=summary.e2el_ms,
         goodput_req_s=summary.goodput_req_s,

@@ -1,4 +1,7 @@
-"""The same load by this client and by vLLM's own, in turn, until the band around their ratio is narrow."""
+"""This client and vLLM's own on one server at the same time: they see the same steps, so that they must agree.
+
+Measured one after the other they would differ by what the machine did meanwhile, which on a shared one is anything.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,21 +19,24 @@ from typing import Any
 
 import msgspec
 
-from campaign.load.bench import Bench
 from campaign.load.endpoint import Endpoint
 from campaign.load.export import vllm_result
 from campaign.load.latency import percentile
-from campaign.load.prompts import Texts
-from campaign.load.workload import Load
+from campaign.load.plan import Limits
+from campaign.load.prompts import Sampling, Texts
+from campaign.load.share import Task, run_share
+from campaign.load.summary import Asked, cell_of
+from campaign.load.workload import Load, plan_of
 
-#: Shorter than a block of the prefix cache, which therefore answers neither client.
-LOAD = Load(requests=24, input_tokens=12, output_tokens=40, concurrency=4)
-#: Done when the 95 % band around every ratio is this narrow (half its width), after so many pairs, or after so long.
-HALF_BAND = 0.02
-PAIRS, MOST_PAIRS, LONGEST_S = 6, 30, 420.0
+#: What vLLM's client sends, two at a time. Prompts are shorter than a block of the prefix cache, which answers nobody.
+LOAD = Load(requests=16, input_tokens=12, output_tokens=40, concurrency=2)
+#: This client sends so many times as much, so that vLLM's run lies within its own or nearly so.
+TIMES = 4
+#: Done when the 95 % band around every ratio is this narrow (half its width), after so many rounds, or after so long.
+HALF_BAND = 0.01
+ROUNDS, MOST_ROUNDS, LONGEST_S = 5, 16, 400.0
 #: What counts as agreement.
-CLOSE = 0.05
-NAMES = ("output_throughput", "mean_tpot_ms", "mean_itl_ms", "median_e2el_ms")
+CLOSE = 0.03
 
 #: vLLM's client in a process that stays: it takes 7 s of CPU to start. A line in is one benchmark's arguments.
 DRIVER = """
@@ -53,15 +60,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     theirs: float
     """Median over runs."""
     ratio: float
-    """Median of the pairs' ratios, ours / theirs."""
+    """Median of the rounds' ratios, ours / theirs."""
     low: float
     high: float
     """95 % bootstrap interval of that median."""
-    pairs: int
+    rounds: int
 
     @property
     def is_close(self) -> bool:
-        """Whether the whole band lies within 5 % of 1: a band too wide to say so is no agreement."""
+        """Whether the whole band lies within 3 % of 1: a band too wide to say so is no agreement."""
         return self.low >= 1 - CLOSE and self.high <= 1 + CLOSE
 
     @property
@@ -74,7 +81,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         """All of it in a line."""
         return (
             f"{self.name}: ours {self.ours:.4g}, vLLM's {self.theirs:.4g}, ratio {self.ratio:.4f} "
-            f"[{self.low:.4f}, {self.high:.4f}] over {self.pairs} pairs"
+            f"[{self.low:.4f}, {self.high:.4f}] over {self.rounds} rounds"
         )
 
 
@@ -115,7 +122,14 @@ class VllmClient:
             "result-filename": out,
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        flags = ["--ignore-eos", "--save-result", "--disable-tqdm", "--skip-chat-template", "--disable-shuffle"]
+        flags = [
+            "--ignore-eos",
+            "--save-result",
+            "--disable-tqdm",
+            "--skip-chat-template",
+            "--disable-shuffle",
+            "--save-detailed",
+        ]
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps([*words, *flags]) + "\n")
         self._process.stdin.flush()
@@ -140,55 +154,112 @@ def write_prompts(path: Path, seed: int) -> list[tuple[str, int | None]]:
     return [(text, None) for text in texts]
 
 
-def run_ours(endpoint: Endpoint, model: str, texts: list[tuple[str, int | None]]) -> dict[str, Any]:
-    """One cell of ours in the form of vLLM's file."""
-    bench = Bench(endpoint, model, lambda seed: Texts(seed, texts, "completions"), warm_up_rounds=0)
-    outcome = bench.run_cell(LOAD)
-    assert outcome.cell.failed == 0 and outcome.cell.server.tokens_match
-    assert outcome.cell.input_tokens_achieved == LOAD.input_tokens
-    return vllm_result(outcome.cell, outcome.records, model=model)
+class Seen(msgspec.Struct, frozen=True):
+    """One client's requests that lie within a window, in seconds of the monotonic clock."""
+
+    itl_ms: float
+    """Mean over intervals."""
+    tpot_ms: float
+    """Mean over requests."""
+    tok_s: float
+    """Tokens that arrived within the window / window, those of a request spread evenly over its time."""
+    answer_ms: float
+    """Median time from the first to the last token."""
+
+
+Window = tuple[float, float]
+
+
+def seen_in(result: dict[str, Any], window: Window) -> Seen:
+    """What a client's detailed result file says of a window: both clients' files are read alike."""
+    low, high = window
+    spans, intervals = [], []
+    tokens = 0.0
+    rows = zip(result["start_times"], result["ttfts"], result["itls"], result["output_lens"], strict=True)
+    for start, ttft, itls, length in rows:
+        first, last = start + ttft, start + ttft + sum(itls)
+        tokens += length * max(0.0, min(last, high) - max(first, low)) / (last - first)
+        if low <= start and last <= high:
+            spans.append((last - first, length))
+            intervals += itls
+    return Seen(
+        itl_ms=1e3 * statistics.fmean(intervals),
+        tpot_ms=1e3 * statistics.fmean(span / (length - 1) for span, length in spans),
+        tok_s=tokens / (high - low),
+        answer_ms=1e3 * statistics.median(span for span, _ in spans),
+    )
+
+
+def window_of(result: dict[str, Any]) -> Window:
+    """From the first send to the last token."""
+    ends = [a + b + sum(c) for a, b, c in zip(result["start_times"], result["ttfts"], result["itls"], strict=True)]
+    return min(result["start_times"]), max(ends)
+
+
+def overlap_of(one: Window, other: Window) -> Window:
+    """Where both ran; raises `AssertionError` where that is under half of the first."""
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    assert high - low > (one[1] - one[0]) / 2, f"both clients ran together for {high - low:.1f} s only"
+    return low, high
+
+
+class OurRun(threading.Thread):
+    """This client beside the other one."""
+
+    def __init__(self, endpoint: Endpoint, model: str, texts: list[tuple[str, int | None]]) -> None:
+        super().__init__()
+        load = msgspec.structs.replace(LOAD, requests=TIMES * LOAD.requests)
+        prompts = Texts("ours", texts, "completions")
+        self._plan = plan_of(load, prompts, Sampling(), model=model, seed="", limits=Limits())
+        self._endpoint, self._model = endpoint, model
+        self.result: dict[str, Any] = {}
+
+    def run(self) -> None:
+        """Run the plan; its times become those of the monotonic clock, as vLLM's are."""
+        start_ns = time.time_ns() + 100_000_000
+        start_s = time.perf_counter() + (start_ns - time.time_ns()) / 1e9
+        share = run_share(Task(plan=self._plan, endpoint=self._endpoint), start_ns)
+        cell = cell_of(Asked(concurrency=LOAD.concurrency), [share], None)
+        assert (cell.completed, cell.failed) == (TIMES * LOAD.requests, 0)
+        self.result = vllm_result(cell, share.records, model=self._model)
+        self.result["start_times"] = [start_s + time_s for time_s in self.result["start_times"]]
 
 
 def compare_with_vllm(endpoint: Endpoint, model: str, tokenizer: Path, folder: Path) -> list[Comparison]:
-    """Pairs of runs of the same prompts, each client first in turn, until every band is narrow or enough were made."""
-    ours: list[dict[str, Any]] = []
-    theirs: list[dict[str, Any]] = []
-    client = VllmClient(endpoint, model, tokenizer, folder)
+    """Rounds of both clients side by side until every band is narrow, or enough were made."""
+    rounds: list[tuple[Seen, Seen]] = []
+    client, path, begin = VllmClient(endpoint, model, tokenizer, folder), folder / "prompts.jsonl", time.monotonic()
     try:
-        write_prompts(folder / "prompts.jsonl", seed=-1)
-        begin = time.monotonic()
-        client.run(folder / "prompts.jsonl")  # it loads its tokenizer, the server its kernels
+        write_prompts(path, seed=-1)
+        client.run(path)  # it loads its tokenizer, the server its kernels
         while True:
-            number = len(ours)
-            path = folder / "prompts.jsonl"
-            texts = write_prompts(path, seed=number)
-            if number % 2:
-                ours.append(run_ours(endpoint, model, texts))
-            theirs.append(client.run(path))
-            if not number % 2:
-                ours.append(run_ours(endpoint, model, texts))
-            assert theirs[-1]["completed"] == LOAD.requests
-            assert theirs[-1]["total_output_tokens"] == ours[-1]["total_output_tokens"]
-            found = [_comparison(name, ours, theirs) for name in NAMES]
-            is_narrow = all(comparison.half_band <= HALF_BAND for comparison in found)
-            is_enough = is_narrow or len(ours) >= MOST_PAIRS or time.monotonic() - begin > LONGEST_S
-            print("; ".join(f"{name} {ours[-1][name]:.4g} | {theirs[-1][name]:.4g}" for name in NAMES), flush=True)
-            if len(ours) >= PAIRS and is_enough:
+            ours = OurRun(endpoint, model, write_prompts(path, seed=len(rounds)))
+            ours.start()
+            theirs = client.run(path)
+            ours.join()
+            assert theirs["completed"] == LOAD.requests
+            window = overlap_of(window_of(theirs), window_of(ours.result))
+            rounds.append((seen_in(ours.result, window), seen_in(theirs, window)))
+            print(*rounds[-1], sep=" | ", flush=True)
+            found = [_comparison(name, rounds) for name in Seen.__struct_fields__]
+            is_enough = all(comparison.half_band <= HALF_BAND for comparison in found)
+            is_enough |= len(rounds) >= MOST_ROUNDS or time.monotonic() - begin > LONGEST_S
+            if len(rounds) >= ROUNDS and is_enough:
                 return found
     finally:
         client.stop()
 
 
-def _comparison(name: str, ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]) -> Comparison:
-    mine, other = [float(run[name]) for run in ours], [float(run[name]) for run in theirs]
-    ratios = [a / b for a, b in zip(mine, other, strict=True)]
+def _comparison(name: str, rounds: Sequence[tuple[Seen, Seen]]) -> Comparison:
+    pairs = [(float(getattr(ours, name)), float(getattr(theirs, name))) for ours, theirs in rounds]
+    ratios = [ours / theirs for ours, theirs in pairs]
     low, high = band_of(ratios)
     return Comparison(
         name=name,
-        ours=statistics.median(mine),
-        theirs=statistics.median(other),
+        ours=statistics.median(ours for ours, _ in pairs),
+        theirs=statistics.median(theirs for _, theirs in pairs),
         ratio=statistics.median(ratios),
         low=low,
         high=high,
-        pairs=len(ratios),
+        rounds=len(rounds),
     )

@@ -19,10 +19,10 @@ from campaign.load.scrape import Scraper
 from campaign.load.sources import PromptChoice, choose_prompts
 from campaign.load.summary import Asked
 from campaign.load.workload import Load, plan_of
-from campaign.server import ServerRecord, launch, stop, vllm_spec, wait_ready
+from campaign.server import ServerRecord, launch, make_tiny_model, stop, vllm_spec, wait_ready
 from tests.load.agreement import compare_with_vllm
 from tests.load.record_streams import END_OF_THOUGHT, make_thinking_model
-from tests.load.truth import free_port
+from tests.load.truth import TruthServer, free_port
 
 ARGS = ("--load-format", "dummy", "--dtype", "bfloat16", "--max-model-len", "512", "--max-num-seqs", "16")
 REASONING = ("--reasoning-parser", "deepseek_r1")
@@ -164,8 +164,18 @@ def test_vllm__a_thousand_requests_agree_to_the_token(vllm: Served) -> None:
 @pytest.mark.vllm
 @pytest.mark.proof
 def test_vllm__its_own_client_agrees(vllm: Served) -> None:
-    """Throughput, TPOT and ITL of the same prompts, measured in turn; the definitions are those of vLLM's file."""
+    """Both at once on one server, two streams each: intervals, times per token and throughput within 3 %."""
     found = compare_with_vllm(vllm.endpoint, vllm.model, vllm.folder / MODEL_FOLDER, vllm.folder)
+    print("\n".join(comparison.text for comparison in found))
+    for comparison in found:
+        assert comparison.is_close, comparison.text
+
+
+@pytest.mark.vllm
+@pytest.mark.proof
+def test_vllm__its_own_client_agrees_on_a_server_of_known_pace(paced: TruthServer, tmp_path: Path) -> None:
+    make_tiny_model(tmp_path / "model", "llama")
+    found = compare_with_vllm(paced.endpoint(), "itl=20000;ttft=30000", tmp_path / "model", tmp_path)
     print("\n".join(comparison.text for comparison in found))
     for comparison in found:
         assert comparison.is_close, comparison.text

@@ -20,13 +20,10 @@ from campaign.load.plan import Plan, Request
 from campaign.load.priority import ahead_of_other_work
 from campaign.load.schedule import Schedule
 from campaign.load.session import Sessions
+from campaign.load.wakes import Wakes
 
 #: How often idle streams, due reconnects and the deadline are looked at.
 TICK_S = 0.1
-#: A poll that returned within this did not wait.
-AT_ONCE_NS = 20_000
-#: A process that woke within this after the first event had not been held up.
-WAKE_NS = 200_000
 #: More reads without a stamp than this make the cell a reader-stamped one.
 MISSING_LIMIT = 0.01
 #: Connections opened ahead of an open loop, whose concurrency nobody knows.
@@ -68,9 +65,9 @@ class Wire:
         self._requests: dict[int, Request] = {}
         self._sessions = Sessions()
         self._missing = self._reads = 0
-        self._ready_ns = self._since_ns = self._woke_ns = 0
         self._has_priority = False
         self._schedule: Schedule
+        self._wakes: Wakes
 
     def run(self, start_ns: int | None = None) -> Run:
         """Send everything, read everything; `start_ns` lets several processes begin together."""
@@ -124,7 +121,7 @@ class Wire:
 
     def _loop(self, start_ns: int) -> None:
         schedule, limits = self._schedule, self._plan.limits
-        last_came_ns = start_ns
+        self._wakes = Wakes(start_ns)
         deadline_ns, next_tick = start_ns + round(limits.deadline_s * 1e9), start_ns
         while schedule.left or self._requests:
             now = time.time_ns()
@@ -140,16 +137,7 @@ class Wire:
             until = next_tick if due is None else min(due, next_tick)
             asked_ns = time.time_ns()
             ready = self._epoll.poll(max(0.0, (until - now) / 1e9))
-            # What was ready at once may have been so since the last time round; else it has just come, unless this
-            # process woke late, which the first read tells.
-            came_ns = time.time_ns()
-            if came_ns - asked_ns < AT_ONCE_NS:
-                self._ready_ns = self._since_ns = last_came_ns
-                self._woke_ns = 0
-            else:
-                self._ready_ns = self._woke_ns = came_ns
-                self._since_ns = asked_ns
-            last_came_ns = came_ns
+            self._wakes.polled(asked_ns, time.time_ns())
             for fd, mask in ready:
                 self._handle(fd, mask)
 
@@ -236,17 +224,13 @@ class Wire:
         if not data:
             self._end_broken(connection, "closed", "the server closed the connection")
             return
-        if self._woke_ns:
-            if stamp and self._woke_ns - stamp < WAKE_NS:
-                self._since_ns = max(self._since_ns, self._woke_ns - WAKE_NS)
-            self._woke_ns = 0
-        exchange.since_ns.append(max(connection.last_ns, self._since_ns))
+        exchange.since_ns.append(max(connection.last_ns, self._wakes.since_ns(stamp)))
         connection.last_ns = now
         self._reads += 1
         if stamp == 0:
             self._missing += 1
             exchange.stamps_ns.append(now)
-            exchange.lags_ns.append(now - self._ready_ns)
+            exchange.lags_ns.append(now - self._wakes.ready_ns)
         else:
             exchange.stamps_ns.append(stamp)
             exchange.lags_ns.append(now - stamp)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,48 +10,25 @@ import msgspec
 import pytest
 
 from campaign.load.bench import Bench, Outcome
-from campaign.load.endpoint import Endpoint, endpoint_of
+from campaign.load.endpoint import endpoint_of
 from campaign.load.plan import Limits, Plan, Request
 from campaign.load.prompts import RandomIds, Sampling, TextIds
 from campaign.load.scrape import Scraper
 from campaign.load.sources import PromptChoice, choose_prompts
 from campaign.load.summary import Asked
 from campaign.load.workload import Load, plan_of
-from campaign.server import ServerRecord, launch, make_tiny_model, stop, vllm_spec, wait_ready
+from campaign.server import make_tiny_model
 from tests.load.agreement import compare_with_vllm
-from tests.load.record_streams import END_OF_THOUGHT, make_thinking_model
-from tests.load.truth import TruthServer, free_port
-
-ARGS = ("--load-format", "dummy", "--dtype", "bfloat16", "--max-model-len", "512", "--max-num-seqs", "16")
-REASONING = ("--reasoning-parser", "deepseek_r1")
-MODEL_FOLDER = "models/tiny"
-
-
-class Served(msgspec.Struct, frozen=True):
-    """A running vLLM."""
-
-    folder: Path
-    record: ServerRecord
-    endpoint: Endpoint
-    model: str
+from tests.load.record_streams import END_OF_THOUGHT
+from tests.load.served import MODEL_FOLDER, Served, serve
+from tests.load.truth import TruthServer
 
 
 @pytest.fixture(scope="module")
 def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One tiny vLLM for this module; only one real server at a time on a machine."""
-    folder = tmp_path_factory.mktemp("vllm")
-    make_thinking_model(folder / MODEL_FOLDER)
-    args = (*ARGS, *REASONING, "--enforce-eager")
-    spec = vllm_spec(MODEL_FOLDER, port=free_port(), campaign_dir=folder, args=args, ready_timeout_s=600.0)
-    with (Path(tempfile.gettempdir()) / "campaign-vllm-tests.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        record = launch(spec, folder / "server.log", lambda _record: None)
-        try:
-            record = wait_ready(record, spec, lambda _progress: None)
-            endpoint = endpoint_of(f"http://{spec.host}:{spec.port}")
-            yield Served(folder, record, endpoint, record.served_name)
-        finally:
-            stop(record, spec)
+    """One tiny vLLM for this module."""
+    with serve(tmp_path_factory.mktemp("vllm"), "--reasoning-parser", "deepseek_r1") as served:
+        yield served
 
 
 def bench_of(vllm: Served, **options: object) -> Bench:

@@ -29,12 +29,12 @@ from campaign.load.summary import Asked, cell_of
 from campaign.load.workload import Load, plan_of
 
 #: What vLLM's client sends, two at a time. Prompts are shorter than a block of the prefix cache, which answers nobody.
-LOAD = Load(requests=16, input_tokens=12, output_tokens=40, concurrency=2)
+LOAD = Load(requests=8, input_tokens=12, output_tokens=32, concurrency=2)
 #: This client sends so many times as much, so that vLLM's run lies within its own or nearly so.
 TIMES = 4
 #: Done when the 95 % band around every ratio is this narrow (half its width), after so many rounds, or after so long.
 HALF_BAND = 0.01
-ROUNDS, MOST_ROUNDS, LONGEST_S = 5, 16, 400.0
+ROUNDS, MOST_ROUNDS, LONGEST_S = 6, 24, 400.0
 #: What counts as agreement.
 CLOSE = 0.03
 

@@ -117,7 +117,7 @@ def _pair(category: str, pattern: str) -> tuple[int, re.Pattern[str]]:
         raise ConfigError(f"category {category!r}: pattern {pattern!r}: {error}. Write a Python pattern.") from error
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=2048)
 def bare_name(name: str) -> str:
     """The name without return type, template arguments and parameters: `void a::b<int>(int*)` → `a::b`."""
     text = name.replace("(anonymous namespace)", "anonymous")

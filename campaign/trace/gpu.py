@@ -69,7 +69,7 @@ def analyze_device(trace: Trace, table: Table, step_regex: str | None) -> RankSt
         compiled=compiled_kernels(
             events.names, events.category_of_name, device, events.name, step=events.step, steps=len(steps)
         ),
-        layer=layer, layer_repeats=repeats, whole_ns=whole_ns,
+        device_number=trace.device_number, layer=layer, layer_repeats=repeats, whole_ns=whole_ns,
         whole_calls=np.bincount(category, minlength=len(CATEGORIES)),
         whole_span_ns=int(device.end_ns.max() - device.start_ns.min()) if len(device) else 0,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whose memory grows while atheris fuzzes: `python -m tests.fuzz.leak` compares an array 300 times plain and watched."""
+"""Whose memory grows while atheris fuzzes: `python -m tests.fuzz.leak` compares arrays, plain and watched."""
 
 from __future__ import annotations
 

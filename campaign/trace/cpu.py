@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from campaign.trace import composites
 from campaign.trace.annotations import announcements
 from campaign.trace.categories import CATEGORIES, COMMUNICATION, OTHER, Table
 from campaign.trace.events import Ints, Spans, Trace
@@ -16,6 +17,7 @@ from campaign.trace.steps import Step
 
 #: An op of the host alone: it moves no data and stands in no op that does.
 _HOSTS: Final = -1
+_COPY: Final = CATEGORIES.index("copy")
 _COMMUNICATION: Final = tuple(CATEGORIES.index(name) for name in COMMUNICATION)
 
 
@@ -56,27 +58,51 @@ def analyze_host(trace: Trace, table: Table, step_regex: str | None) -> RankStep
 
 
 def _nested(spans: Spans, names: Sequence[str], table: Table) -> _Ops:
-    """Self times and categories; an op of no category takes that of the op around it."""
+    """Self times and categories; an op of no category takes that of the op around it, or of its row of siblings."""
     known = {i: table.category(names[i]) for i in np.unique(spans.name).tolist()}
     is_host = {i: table.host_ops.search(names[i]) is not None for i in known}
     is_counted = {i: table.is_counted(names[i]) for i in known}
     starts, ends = spans.start_ns.tolist(), spans.end_ns.tolist()
-    own = spans.duration_ns.copy()
-    category, is_call = np.full(len(spans), _HOSTS, np.int64), np.zeros(len(spans), np.int64)
-    stack: list[tuple[int, int, int]] = []
-    for index, name in enumerate(spans.name.tolist()):
-        while stack and stack[-1][0] <= starts[index]:
+    own, name_of = spans.duration_ns.copy(), spans.name.tolist()
+    category, is_call, parents = [_HOSTS] * len(spans), [0] * len(spans), [-1] * len(spans)
+    stack: list[int] = []
+    for index, name in enumerate(name_of):
+        while stack and ends[stack[-1]] <= starts[index]:
             stack.pop()
-        around = stack[-1][2] if stack else _HOSTS
+        around = category[stack[-1]] if stack else _HOSTS
         if stack:
-            own[stack[-1][1]] -= min(ends[index], stack[-1][0]) - starts[index]
+            parents[index] = stack[-1]
+            own[stack[-1]] -= min(ends[index], ends[stack[-1]]) - starts[index]
         mine = _HOSTS if is_host[name] else known[name]
         if mine in (_HOSTS, OTHER) and around not in (_HOSTS, OTHER):
             mine = around
         category[index] = mine
-        is_call[index] = mine != _HOSTS and mine == known[name] and mine != around and is_counted[name]
-        stack.append((ends[index], index, mine))
-    return _Ops(spans, own, category, is_call)
+        is_call[index] = int(mine != _HOSTS and mine == known[name] and mine != around and is_counted[name])
+        stack.append(index)
+    words = {
+        index: text
+        for index, name in enumerate(name_of)
+        if (text := composites.word(names[name], None if category[index] == _HOSTS else category[index])) is not None
+    }
+    _take_composites(parents, words, category, is_call=is_call, table=table)
+    return _Ops(spans, own, np.array(category, np.int64), np.array(is_call, np.int64))
+
+
+def _take_composites(
+    parents: Sequence[int], words: dict[int, str], category: list[int], *, is_call: list[int], table: Table
+) -> None:
+    """Give the ops of each composite, with the general ops below them, its category; a composite is one call."""
+    is_open = [one in (_HOSTS, OTHER) for one in category]
+    taken: dict[int, int] = {}
+    for parent, siblings in composites.families(parents).items():
+        if parent in taken:
+            for index in siblings:
+                if category[index] in (_HOSTS, OTHER, _COPY):
+                    category[index], is_call[index], taken[index] = taken[parent], 0, taken[parent]
+        elif parent < 0 or is_open[parent]:
+            for mine, members in composites.find(siblings, words, table):
+                for turn, index in enumerate(members):
+                    category[index], is_call[index], taken[index] = mine, int(turn == 0), mine
 
 
 def _tables(trace: Trace, ops: _Ops, step: Ints, *, steps: tuple[Step, ...], first: Ints, wall: Ints) -> RankSteps:

@@ -22,42 +22,69 @@ _COMMUNICATION: Final = tuple(CATEGORIES.index(name) for name in COMMUNICATION)
 
 
 @dataclass(frozen=True)
-class _Ops:
+class Ops:
     """Ops of one thread with what nesting says about them."""
 
     spans: Spans
     self_ns: Ints
     category: Ints
+    """−1 for an op of the host alone."""
     is_call: Ints
     """1 where the op is a call of its category: the outermost of it, and no wait."""
+    parent: Ints
+    """The op that called it; −1 for none."""
 
 
-def analyze_host(trace: Trace, table: Table, step_regex: str | None) -> RankSteps | None:
-    """Steps and categories of a CPU-only trace; None where it has no step annotations (an API server's trace)."""
+@dataclass(frozen=True)
+class HostSteps:
+    """Announced steps of the thread that announces most."""
+
+    lane: int
+    steps: tuple[Step, ...]
+    """Without the empty ones."""
+    first_ns: Ints
+    wall_ns: Ints
+    """To the next annotation; `NO_WALL` where that is not known or empty."""
+    edges_ns: Ints
+    """Starts of all annotations, the empty ones too."""
+    number: Ints
+    """Per annotation the index into `steps`, −1 for an empty one; the last −1 is for what comes before the first."""
+
+
+def host_steps(trace: Trace, step_regex: str | None) -> HostSteps | None:
+    """Steps of a trace without device events; None where it has no step annotations."""
     known = announcements(trace.names, step_regex)
     chosen = trace.annotations.take(np.isin(trace.annotations.name, list(known)))
     if not len(chosen):
         return None
-    lane = int(np.bincount(np.unique(chosen.lane, return_inverse=True)[1]).argmax())
-    lane = int(np.unique(chosen.lane)[lane])
+    lanes, count = np.unique(chosen.lane, return_counts=True)
+    lane = int(lanes[count.argmax()])
     chosen = chosen.take(chosen.lane == lane)
     kinds = [known[n] for n in chosen.name.tolist()]
     rows = list(zip(kinds, chosen.start_ns.tolist(), chosen.duration_ns.tolist(), strict=True))
     announced = [Step(k.kind, k.batch, start, length) for k, start, length in rows]
     kept = [i for i, step in enumerate(announced) if step.kind != "empty"]
-    steps = tuple(announced[i] for i in kept)
-    wall = np.full(len(steps), NO_WALL, np.int64)
+    wall = np.full(len(kept), NO_WALL, np.int64)
     for row, index in enumerate(kept):
         if index + 1 < len(announced) and announced[index + 1].kind != "empty":
             wall[row] = int(chosen.start_ns[index + 1] - chosen.start_ns[index])
-    ops = _nested(trace.ops.take(trace.ops.lane == lane), trace.names, table)
     number = np.full(len(announced) + 1, -1, np.int64)
     number[kept] = np.arange(len(kept))
-    step = number[np.searchsorted(chosen.start_ns, ops.spans.start_ns, side="right") - 1]
-    return _tables(trace, ops, step, steps=steps, first=chosen.start_ns[kept], wall=wall)
+    steps = tuple(announced[i] for i in kept)
+    return HostSteps(lane, steps, chosen.start_ns[kept], wall, chosen.start_ns, number)
 
 
-def _nested(spans: Spans, names: Sequence[str], table: Table) -> _Ops:
+def analyze_host(trace: Trace, table: Table, step_regex: str | None) -> RankSteps | None:
+    """Steps and categories of a CPU-only trace; None where it has no step annotations (an API server's trace)."""
+    found = host_steps(trace, step_regex)
+    if found is None:
+        return None
+    ops = nested(trace.ops.take(trace.ops.lane == found.lane), trace.names, table)
+    step = found.number[np.searchsorted(found.edges_ns, ops.spans.start_ns, side="right") - 1]
+    return _tables(trace, ops, step, steps=found.steps, first=found.first_ns, wall=found.wall_ns)
+
+
+def nested(spans: Spans, names: Sequence[str], table: Table) -> Ops:
     """Self times and categories; an op of no category takes that of the op around it, or of its row of siblings."""
     known = {i: table.category(names[i]) for i in np.unique(spans.name).tolist()}
     is_host = {i: table.host_ops.search(names[i]) is not None for i in known}
@@ -85,7 +112,7 @@ def _nested(spans: Spans, names: Sequence[str], table: Table) -> _Ops:
         if (text := composites.word(names[name], None if category[index] == _HOSTS else category[index])) is not None
     }
     _take_composites(parents, words, category, is_call=is_call, table=table)
-    return _Ops(spans, own, np.array(category, np.int64), np.array(is_call, np.int64))
+    return Ops(spans, own, np.array(category, np.int64), np.array(is_call, np.int64), np.array(parents, np.int64))
 
 
 def _take_composites(
@@ -105,7 +132,7 @@ def _take_composites(
                     category[index], is_call[index], taken[index] = mine, int(turn == 0), mine
 
 
-def _tables(trace: Trace, ops: _Ops, step: Ints, *, steps: tuple[Step, ...], first: Ints, wall: Ints) -> RankSteps:
+def _tables(trace: Trace, ops: Ops, step: Ints, *, steps: tuple[Step, ...], first: Ints, wall: Ints) -> RankSteps:
     worked = ops.category != _HOSTS
     inside = worked & (step >= 0)
     key = ops.spans.name * len(CATEGORIES) + ops.category
@@ -141,7 +168,7 @@ def _tables(trace: Trace, ops: _Ops, step: Ints, *, steps: tuple[Step, ...], fir
     )  # fmt: skip
 
 
-def _collectives(trace: Trace, ops: _Ops, pair: Ints, step: Ints, count: int) -> tuple[CollectiveCalls, ...]:
+def _collectives(trace: Trace, ops: Ops, pair: Ints, step: Ints, count: int) -> tuple[CollectiveCalls, ...]:
     """Calls with the wait that follows them: a call starts with its op and lasts as long as op and wait together."""
     calls = []
     is_comm = np.isin(ops.category, _COMMUNICATION)

@@ -46,6 +46,10 @@ class Eager:
     rows: list[dict[str, Any]] = field(default_factory=list)
     busy: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     calls: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    kernels: list[dict[str, Any]] = field(default_factory=list)
+    """One for each op that calls none, launched in the middle of it."""
+    device_clock: int = 1_500_000
+    device_busy: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def piece(self, category: str, ops: tuple[Op, ...], calls: int = 1) -> None:
         """Ops that are one operation together, with views that are nobody's between them."""
@@ -54,21 +58,36 @@ class Eager:
             if self.draw.random() < 0.3:
                 self._op(self.draw.choice(VIEWS))
             begin = self.clock
-            self._op(op)
+            self._op(op, category)
             self.busy[category] += self.rows_end - begin
 
-    def _op(self, op: Op) -> None:
+    def _op(self, op: Op, category: str = "") -> None:
         name, inside = (op, ()) if isinstance(op, str) else op
         begin = self.clock
         row = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": begin, "dur": 0, "args": {}}
         self.rows.append(row)
         self.clock += self.draw.randint(300, 4_000)
         for one in inside:
-            self._op(one)
+            self._op(one, category)
+        if category and not inside:
+            self._launch(category)
         self.clock += self.draw.randint(300, 9_000)
         row["dur"] = self.clock - begin
         self.rows_end = self.clock
         self.clock += self.draw.randint(0, 2_000)
+
+    def _launch(self, category: str) -> None:
+        """A kernel without a telling name, run long after its launch."""
+        number = len(self.kernels) + 1
+        at = {"ts": self.clock, "dur": 150, "pid": 1, "tid": 1}
+        self.rows.append(_row("cuda_runtime", "cudaLaunchKernel", at, correlation=number))
+        self.clock += 200
+        duration = self.draw.randint(900, 9_000)
+        name = f"void at::native::vectorized_elementwise_kernel<{number % 3}, at::native::some_functor>(int)"
+        at = {"ts": self.device_clock, "dur": duration, "pid": 0, "tid": 7}
+        self.kernels.append(_row("kernel", name, at, correlation=number))
+        self.device_clock += duration + self.draw.randint(0, 500)
+        self.device_busy[category] += duration
 
     def step(self, layers: int, *, has_ranks: bool, router: tuple[Op, ...], rotate: bool) -> None:
         """A decode step of a decoder with experts in every second layer."""
@@ -102,7 +121,12 @@ class Eager:
             self.piece("allreduce", ("c10d::allreduce_",))
 
 
-def check(seed: int, path: Path) -> None:
+def _row(cat: str, name: str, at: dict[str, int], **arguments: int) -> dict[str, Any]:
+    order = ("pid", "tid", "ts", "dur")
+    return {"ph": "X", "cat": cat, "name": name, **{key: at[key] for key in order}, "args": arguments}
+
+
+def check(seed: int, path: Path, *, on_gpu: bool = False) -> None:
     draw = random.Random(seed)
     eager = Eager(draw)
     steps, starts = 6, []
@@ -110,7 +134,7 @@ def check(seed: int, path: Path) -> None:
     layers = draw.randint(1, 5)
     for number in range(steps):
         if number == steps - 1:  # the last step has no end: it is left out
-            want, calls = dict(eager.busy), dict(eager.calls)
+            want, calls = dict(eager.device_busy if on_gpu else eager.busy), dict(eager.calls)
         starts.append(eager.clock)
         eager.step(layers, **wishes)  # type: ignore[arg-type]
     for start in starts:
@@ -122,7 +146,8 @@ def check(seed: int, path: Path) -> None:
         json.dumps({**row, "ts": "@ts", "dur": "@dur"})
         .replace('"@ts"', microseconds(row["ts"]))
         .replace('"@dur"', microseconds(row["dur"]))
-        for row in eager.rows
+        for row in (*eager.rows, *(eager.kernels if on_gpu else ()))
+        if on_gpu or row["cat"] != "cuda_runtime"
     )
     path.write_text(f'{{"schemaVersion": 1, "traceEvents": [{rows}]}}')
     found = analyze([path], trim=0).decode
@@ -130,7 +155,8 @@ def check(seed: int, path: Path) -> None:
     assert found.steps == steps - 1
     busy = {c.name: nanoseconds(c.busy_ms_per_step, found.steps) for c in found.categories}
     assert busy == want
-    assert {c.name: round(c.calls_per_step * found.steps) for c in found.categories} == calls
+    if not on_gpu:
+        assert {c.name: round(c.calls_per_step * found.steps) for c in found.categories} == calls
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -138,10 +164,15 @@ def test_composites__eager_layers_equal_to_the_nanosecond(seed: int, tmp_path: P
     check(seed, tmp_path / "rank0.json")
 
 
+@pytest.mark.parametrize("seed", range(20, 26))
+def test_composites__kernels_of_no_name_are_what_their_ops_are(seed: int, tmp_path: Path) -> None:
+    check(seed, tmp_path / "rank0.json", on_gpu=True)
+
+
 @pytest.mark.proof
 def test_composites__three_hundred_eager_runs(tmp_path: Path) -> None:
     for seed in range(1000, 1300):
-        check(seed, tmp_path / "rank0.json")
+        check(seed, tmp_path / "rank0.json", on_gpu=seed % 2 == 0)
 
 
 def spelled(*names: str) -> list[str]:

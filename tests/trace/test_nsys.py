@@ -9,6 +9,7 @@ import pytest
 
 from campaign.errors import TraceError
 from campaign.trace import analyze
+from campaign.trace.perfetto import export_step
 from tests.trace import generator
 from tests.trace.files import SCHEMAS, write_sqlite
 from tests.trace.generator import Shape
@@ -53,6 +54,13 @@ def test_nsys__processes_are_ranks_equal_to_their_truth(schema: str, is_one_gpu:
     assert [rank.rank for rank in found.ranks] == [0, 1, 2]
     assert_run(run, found)
     assert found.skew.slowest_rank == 2
+
+
+def test_nsys__a_step_is_written_for_perfetto(tmp_path: Path) -> None:
+    run = generator.simulate(Shape(seed=7, ranks=2, steps=12, prefill_every=0, has_fragment=False))
+    path = write_sqlite(run, tmp_path / "report.sqlite")
+    count = sum(1 for event in run.ranks[0].events if event.step == 5)
+    assert export_step(path, tmp_path / "step.json") == count
 
 
 def test_nsys__two_nodes_are_not_taken_for_two_profiles_of_one(tmp_path: Path) -> None:

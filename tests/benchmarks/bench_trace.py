@@ -24,6 +24,8 @@ from tests.benchmarks.process_memory import tree_mb
 from tests.benchmarks.trace_contenders import HTA_DAMAGE, HTA_FIGURES, by_category
 
 HTA = "HolisticTraceAnalysis==0.5.0"
+#: It writes wide numbers into narrow columns, which pandas 3 refuses.
+_RIVAL_NEEDS = ("pandas<3", "setuptools<81")
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -65,9 +67,9 @@ def run(name: str, command: list[str], repeats: int) -> tuple[Timing, dict[str, 
         process.returncode = os.waitstatus_to_exitcode(status)
         watcher.join()
         cpus.append(usage.ru_utime + usage.ru_stime)
-        peaks.append(max(peak[0], usage.ru_maxrss / 1024))
+        peaks.append(peak[0])
         if process.returncode:
-            raise SystemExit(f"{name}: exit {process.returncode}")
+            raise SystemExit(f"{name}: exit {process.returncode}; its command was {command}")
         result = json.loads(next(line[7:] for line in output.splitlines() if line.startswith("RESULT ")))
     return Timing(min(walls), min(cpus), max(peaks)), result
 
@@ -129,8 +131,10 @@ def _rival(folder: Path) -> str:
     python = home / "bin" / "python"
     if not python.exists():
         venv.create(home, with_pip=True)
-    if subprocess.run([python, "-c", "import hta"], check=False, capture_output=True).returncode:
-        subprocess.run([python, "-m", "pip", "install", "-q", HTA, "setuptools<81"], check=True)
+    if subprocess.run(
+        [python, "-c", "import hta, pandas; assert pandas.__version__ < '3'"], check=False, capture_output=True
+    ).returncode:
+        subprocess.run([python, "-m", "pip", "install", "-q", HTA, *_RIVAL_NEEDS], check=True)
     return str(python)
 
 
@@ -149,7 +153,7 @@ def _speed_table(folder: Path, chosen: list[Contender], only: str | None) -> Non
         title = f"{ranks} rank{'s' if ranks > 1 else ''}, {truth['megabytes']:.0f} MB{' (.gz)' if ranks > 1 else ''}"
         ours = None
         for one in chosen:
-            timing, result = run(one.name, [*one.figures, str(place)], one.repeats)
+            timing, result = run(one.name, [*one.figures, str(place / "traces")], one.repeats)
             ours = ours or timing.wall_s
             error, category = worst_error(result, truth)
             print(

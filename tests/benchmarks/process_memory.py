@@ -6,16 +6,27 @@ from pathlib import Path
 
 
 def tree_mb(pid: int) -> float | None:
-    """Proportional memory of the process and its descendants in MB (10⁶ × 1.048576); None where it has ended."""
-    total, todo, is_alive = 0, [pid], False
+    """MiB: the larger of the process's own peak so far and the proportional memory of it and its descendants now.
+
+    None where it has ended. (getrusage's peak would count the parent's memory at the fork.)
+    """
+    total, todo = 0, [pid]
+    own = _kilobytes(Path(f"/proc/{pid}/status"), "VmHWM:")
+    if own is None:
+        return None
     while todo:
         one = todo.pop()
+        total += _kilobytes(Path(f"/proc/{one}/smaps_rollup"), "Pss:") or 0
         try:
-            rollup = Path(f"/proc/{one}/smaps_rollup").read_text()
-            total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
-            is_alive = is_alive or one == pid
             for task in Path(f"/proc/{one}/task").iterdir():
                 todo += [int(child) for child in (task / "children").read_text().split()]
-        except (OSError, StopIteration, ValueError):
+        except (OSError, ValueError):
             continue
-    return total / 1024 if is_alive else None
+    return max(total, own) / 1024
+
+
+def _kilobytes(path: Path, key: str) -> int | None:
+    try:
+        return next(int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith(key))
+    except (OSError, StopIteration, ValueError):
+        return None

@@ -20,17 +20,17 @@ _PLACES = {
 
 
 def make(folder: Path, *, ranks: int, megabytes: float, is_gzip: bool) -> Path:
-    """Write traces of about so many (uncompressed) megabytes a rank and `truth.json`; returns the folder."""
-    if (folder / "truth.json").exists():
+    """Write `traces/` of about so many (uncompressed) megabytes a rank and `truth.json`; returns the folder."""
+    if (folder / "truth.json").exists() and (folder / "traces").exists():
         known = json.loads((folder / "truth.json").read_text())
         if abs(known["megabytes"] / ranks - megabytes) < 0.05 * megabytes:
             return folder
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "traces").mkdir(parents=True, exist_ok=True)
     run = _run(ranks, _steps_for(megabytes))
     truth: dict[str, Any] = {"ranks": [], "megabytes": 0.0, "slow_rank": run.shape.slow_rank}
     for rank in range(ranks):
         text = _text(run, rank)
-        path = folder / f"rank{rank}.1.pt.trace.json{'.gz' if is_gzip else ''}"
+        path = folder / "traces" / f"rank{rank}.1.pt.trace.json{'.gz' if is_gzip else ''}"
         path.write_bytes(gzip.compress(text, 5) if is_gzip else text)
         truth["megabytes"] += len(text) / 1e6
         truth["ranks"].append(_busy(run, rank))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from campaign.errors import TraceError
 from campaign.trace import analyze
-from tests.trace import generator
+from tests.trace import eager, generator
 from tests.trace.files import merged, one_process, write_sqlite
 from tests.trace.generator import LAYOUTS, Shape
 
@@ -49,6 +49,7 @@ def seeds() -> list[bytes]:
     pair = generator.simulate(Shape(seed=7, steps=4, layers=1, ranks=2, has_fragment=False))
     head = generator.header(pair, 0)
     found += [generator.render(rows, head, "dump").encode() for rows in (one_process(pair), merged(pair))]
+    found += [eager.simulate(3, on_gpu=on_gpu, steps=3).text.encode() for on_gpu in (False, True)]
     with tempfile.TemporaryDirectory() as folder:
         found.append(write_sqlite(pair, Path(folder) / "report.sqlite").read_bytes())
     return found

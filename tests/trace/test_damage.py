@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,17 @@ def test_damage__cut_gzip_gives_what_is_whole_and_says_so(lost: int, tmp_path: P
     if lost <= 10:
         reference = analysis_of(TEXT.encode(), tmp_path / "whole")
         assert figures(found) == figures(reference)
+
+
+GZIPPED = gzip.compress(TEXT.encode(), 1)
+
+
+@pytest.mark.parametrize("data", [GZIPPED, GZIPPED + gzip.compress(b"\n"), GZIPPED[:-5000], GZIPPED + b"garbage" * 99])
+def test_damage__zlib_reads_what_isal_reads(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "rank0.pt.trace.json.gz"
+    with_isal = analysis_of(data, tmp_path, name)
+    monkeypatch.setitem(sys.modules, "isal", None)
+    assert analysis_of(data, tmp_path, name) == with_isal
 
 
 def test_damage__flipped_bits_in_gzip_are_a_problem(tmp_path: Path) -> None:

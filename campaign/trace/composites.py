@@ -17,6 +17,8 @@ from campaign.trace.categories import CATEGORIES, OTHER, Table
 
 _COPY: Final = CATEGORIES.index("copy")
 _TAKEN: Final = "#"
+#: Names of general ops are short; the patterns look at up to forty words from each.
+_LONGEST_WORD: Final = 32
 
 
 def find(siblings: Sequence[int], words: Mapping[int, str], table: Table) -> list[tuple[int, list[int]]]:
@@ -43,7 +45,7 @@ def word(name: str, category: int | None) -> str | None:
     if category is None:
         return None
     if category in (OTHER, _COPY):
-        return name.removeprefix("aten::").replace(" ", "_").lstrip("@#") or "_"
+        return name.removeprefix("aten::")[:_LONGEST_WORD].replace(" ", "_").lstrip("@#") or "_"
     return f"@{CATEGORIES[category]}"
 
 

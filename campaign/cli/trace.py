@@ -74,9 +74,15 @@ def _percent(value: float | None, digits: int = 1) -> str:
 
 def analysis_text(found: TraceAnalysis) -> str:
     """The analysis as a page of text."""
-    lines = [f"{rank.rank}: {Path(rank.file).name}, {rank.events} events" for rank in found.ranks]
+    lines = [
+        f"{rank.rank}: {Path(rank.file).name}, {rank.events} events"
+        + (f", device {rank.device_number}" if rank.device_number is not None else "")
+        for rank in found.ranks
+    ]
     lines += [f"  problem: {text}" for text in found.problems]
     lines += [f"  problem, rank {rank.rank}: {text}" for rank in found.ranks for text in rank.problems]
+    notes = dict.fromkeys(text for rank in found.ranks for text in rank.notes)
+    lines += [f"  note: {text}" for text in notes]
     lines += [f"  skipped: {text}" for text in found.skipped_files]
     kinds = found.steps
     lines.append(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from campaign.cli.trace import analysis_text
 from campaign.trace import TraceAnalysis, analyze
 from tests.trace import generator
 from tests.trace.files import Row, merged, one_process, rows_of
@@ -66,6 +67,14 @@ def test_devices__driven_by_one_thread_share_its_annotations(seed: int, tmp_path
         assert rank.problems == ()
         assert_equal(rank.decode, truth)
         assert rank.decode.host.launches_per_step == found.ranks[0].decode.host.launches_per_step  # type: ignore[union-attr]
+
+
+def test_devices__are_told_apart_in_the_text(tmp_path: Path) -> None:
+    run = run_of(2)
+    text = analysis_text(analysis_of(one_process(run), generator.header(run, 0), tmp_path, "lines"))
+    assert "1: rank0.1.pt.trace.json" in text
+    assert ", device 1" in text
+    assert text.count("note: the file holds the kernels of 2 devices") == 1
 
 
 def test_devices__a_stray_context_on_another_device_makes_no_rank(tmp_path: Path) -> None:

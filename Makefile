@@ -54,8 +54,8 @@ gpu-proof: $(SETUP) ## the campaigns of doc/examples/h200-*, measured again on t
 bench-load: $(SETUP) ## what load generators cost and how truly they report, side by side
 	$(PY) -m tests.benchmarks.bench_load
 
-bench-trace: $(SETUP) ## what trace analysis costs, side by side with others
-	$(PY) -m tests.benchmarks.bench_trace
+bench-trace: $(SETUP) ## what trace analysis costs, side by side with others (ARGS=--with-rivals installs them)
+	$(PY) -m tests.benchmarks.bench_trace $(ARGS)
 
 golden: $(SETUP) ## update golden files
 	CAMPAIGN_GOLDEN=update $(PY) -m pytest -m "not proof and not vllm" -k golden

@@ -139,7 +139,7 @@ def test_vllm__a_thousand_requests_agree_to_the_token(vllm: Served) -> None:
 @pytest.mark.vllm
 @pytest.mark.proof
 def test_vllm__its_own_client_agrees(vllm: Served) -> None:
-    """Both at once on one server, two streams each: intervals, times per token and throughput within 3 %."""
+    """Both at once on one server, two streams each: intervals, times per token and throughput within 5 %."""
     found = compare_with_vllm(vllm.endpoint, vllm.model, vllm.folder / MODEL_FOLDER, vllm.folder)
     print("\n".join(comparison.text for comparison in found))
     for comparison in found:

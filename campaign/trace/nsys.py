@@ -101,7 +101,8 @@ def read_sqlite(path: Path) -> Trace:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             return _read(path, connection)
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        # The last: sqlite3 decodes its own message, which quotes a damaged schema.
         raise TraceError(f"{path}: {error}. Export it again: nsys export --type sqlite REPORT.nsys-rep.") from error
 
 

@@ -41,7 +41,7 @@ def _by_graphs(trace: Trace, launch: Ints) -> Split | None:
     if len(graphs) < _FEWEST_STEPS or np.median(sizes) < _KERNELS_A_FULL_GRAPH:
         return None
     first = np.array([trace.device.start_ns[launch == graph].min() for graph in graphs], np.int64)
-    return _cut(trace, np.sort(first), "graph launches")
+    return _cut(trace, first, "graph launches")
 
 
 def _by_marker(trace: Trace) -> Split | None:
@@ -79,6 +79,7 @@ def _offset(trace: Trace, at: Ints, usual: int) -> int:
 
 
 def _cut(trace: Trace, first_ns: Ints, found_by: str) -> Split:
+    first_ns = np.unique(first_ns)  # of two steps that start at one instant the first would be empty
     step = np.searchsorted(first_ns, trace.device.start_ns, side="right") - 1
     size = np.bincount(step[step >= 0], minlength=len(first_ns))
     return Split(step, np.abs(size - np.median(size)) <= 0.1 * np.median(size), found_by)

@@ -10,6 +10,8 @@ import msgspec
 from campaign.model.architecture import Experts, Grouped, Latent, Model
 from campaign.model.quantization import PLAIN, WeightFormat
 
+#: vLLM's Marlin kernel pads the width of MXFP4 experts to a multiple of this.
+MXFP4_PADDING = 128
 Category = Literal["gemm", "moe_gemm"]
 
 
@@ -130,7 +132,7 @@ def _linear(shape: Shape, form: WeightFormat, layers: list[int], suffix: str) ->
         calls=len(layers),
         dtype=form.name,
         group=form.group,
-        bytes_per_weight=form.bytes_per_weight,
+        bytes_per_weight=form.bytes_per_weight_of(shape.k),
         is_replicated=shape.is_replicated,
         module=shape.modules[0].format(i=layers[0]) if shape.modules else "",
     )
@@ -270,15 +272,16 @@ def expert_shapes(model: Model, experts: Experts, tp: int, ep: int, names: Calla
     """Router and routed experts: sharded along the width, or whole experts a rank where `ep` > 1."""
     gate, _, down = model.names.expert_parts
     local = experts.count // ep
-    width = experts.width if ep > 1 else padded_width(model, experts, tp)
+    width = padded_width(model, experts, 1 if ep > 1 else tp)
     return [
         Shape(
             name=f"{model.names.mlp}.gate",
             kind="router",
             n=experts.count,
             k=model.hidden_size,
+            modules=(names(f"{model.names.mlp}.gate"),) if experts.is_router_quantized else (),
             is_replicated=True,
-            dtype=experts.router_dtype or model.dtype,
+            dtype=None if experts.is_router_quantized else experts.router_dtype or model.dtype,
         ),
         Shape(
             name=f"{model.names.experts}.w13_weight",
@@ -304,8 +307,8 @@ def expert_shapes(model: Model, experts: Experts, tp: int, ep: int, names: Calla
 
 
 def padded_width(model: Model, experts: Experts, tp: int) -> int:
-    """Width of one expert on a rank; MXFP4 experts are cut by whole 32-blocks and padded to 128 by vLLM's kernels."""
+    """Width of one expert on a rank; MXFP4 experts are cut by whole 32-blocks and padded as Marlin pads them."""
     if model.quantization.method != "mxfp4":
         return experts.width // tp
     blocks = -(-(experts.width // 32) // tp)
-    return -(-blocks * 32 // 128) * 128
+    return -(-blocks * 32 // MXFP4_PADDING) * MXFP4_PADDING

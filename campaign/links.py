@@ -17,6 +17,9 @@ LINKS_AT_MOST = 18
 #: One hop, µs, where no data sheet's link is known by the GPU's name.
 NVLINK_LATENCY_US, PCIE_LATENCY_US = 0.6, 1.07
 
+#: nvml.h's numbers: the Python binding has them as tuples (`2,`), which no call takes.
+P2P_CAPS_INDEX_READ, P2P_CAPS_INDEX_NVLINK, P2P_STATUS_OK = 0, 2, 0
+
 
 class GpuLinks(msgspec.Struct, frozen=True, kw_only=True):
     """The links of one GPU; None = the driver does not tell."""
@@ -59,7 +62,7 @@ def _read(library: Any, index: int, handle: Any, every: list[tuple[int, Any]]) -
             return None
 
     def reaches(other: Any, capability: int) -> bool:
-        return bool(ask(library.nvmlDeviceGetP2PStatus, other, capability) == library.NVML_P2P_STATUS_OK)
+        return bool(ask(library.nvmlDeviceGetP2PStatus, other, capability) == P2P_STATUS_OK)
 
     others = [pair for pair in every if pair[0] != index]
     states = [ask(library.nvmlDeviceGetNvLinkState, link) for link in range(LINKS_AT_MOST)]
@@ -68,8 +71,8 @@ def _read(library: Any, index: int, handle: Any, every: list[tuple[int, Any]]) -
         index=index,
         nvlinks=sum(1 for state in known if state) if known else None,
         nvlink_gb_s=_nvlink_speed(library, ask),
-        nvlink_peers=tuple(i for i, other in others if reaches(other, library.NVML_P2P_CAPS_INDEX_NVLINK)),
-        p2p_peers=tuple(i for i, other in others if reaches(other, library.NVML_P2P_CAPS_INDEX_READ)),
+        nvlink_peers=tuple(i for i, other in others if reaches(other, P2P_CAPS_INDEX_NVLINK)),
+        p2p_peers=tuple(i for i, other in others if reaches(other, P2P_CAPS_INDEX_READ)),
         pcie_generation=ask(library.nvmlDeviceGetMaxPcieLinkGeneration),
         pcie_width=ask(library.nvmlDeviceGetMaxPcieLinkWidth),
     )

@@ -109,7 +109,8 @@ def _broken(laws: Sequence[Law]) -> str:
         return f"{many} laws that tie the phases together hold." if len(tested) > 1 else ""
     first = [f"{law.law} ({law.note or amount(law.difference, law.unit)})" for law in broken[:2]]
     more = f" and {len(broken) - 2} more" if len(broken) > 2 else ""
-    return f"{len(broken)} of {len(tested)} laws do not hold: {'; '.join(first)}{more}."
+    do = "does" if len(broken) == 1 else "do"
+    return f"{len(broken)} of {len(tested)} laws {do} not hold: {'; '.join(first)}{more}."
 
 
 def _next(directions: Sequence[Change]) -> str:

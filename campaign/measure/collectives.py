@@ -111,7 +111,8 @@ def _collect(run: Run, todo: list[CollectivePoint], group: Group) -> None:
     """Keep a point as soon as every rank has reported it."""
     waiting = {key_of(point): point for point in todo}
     got: dict[str, dict[int, RankSamples]] = {}
-    started_at, start, before = now_utc(), time.monotonic(), host.read_state()
+    started_at, start = now_utc(), time.monotonic()
+    before: host.Reading | None = None
     run.say(f"{group.ranks} ranks: {', '.join(f'{r}={p.pid}' for r, p in enumerate(group.processes))}")
 
     def during() -> str:
@@ -120,6 +121,8 @@ def _collect(run: Run, todo: list[CollectivePoint], group: Group) -> None:
     for rank, message in group.messages(run.config.timeout_s, during):
         if message["event"] != "done":
             continue
+        # Read at work for the first time here: idle clocks and a GPU without our ranks compare with nothing.
+        before = before or host.read_state()
         key = message["key"]
         samples = got.setdefault(key, {})
         samples[rank] = decode(encode(message["samples"]), RankSamples)

@@ -17,7 +17,17 @@ from campaign.phases.collectives_data import (
     key_of,
     planned,
 )
-from campaign.phases.collectives_table import BurstRow, CollectiveRow, Fit, bursts_of, drift_of, fit_of, rows_of
+from campaign.phases.collectives_table import (
+    BurstRow,
+    CollectiveRow,
+    Fit,
+    bursts_of,
+    choices_of,
+    drift_of,
+    fit_of,
+    rows_of,
+    unmeasured_of,
+)
 from campaign.phases.kind import Analysis, Context, PhaseKind
 from campaign.schema import Finding, Quantity, Result, Source, decode
 
@@ -52,7 +62,9 @@ class CollectivesView(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of the template."""
 
     rows: tuple[CollectiveRow, ...]
-    """The sweep."""
+    """The sweep: what has a time, or was refused."""
+    unmeasured: tuple[str, ...]
+    """What has none and why, a line for each path and reason."""
     bursts: tuple[BurstRow, ...]
     """The decode burst by backend."""
     burst: BurstRow | None
@@ -67,6 +79,8 @@ class CollectivesView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether gloo on a CPU was measured: its times say nothing of a GPU."""
     environment: Environment
     """Library, variables, topology."""
+    choices: tuple[str, ...]
+    """NCCL's algorithm and protocol by stretches of sizes, as it tells itself."""
     links: str
     """The GPUs' links in words; empty = the driver tells nothing."""
     drift: tuple[str, ...]
@@ -118,7 +132,8 @@ def _analyze(result: Result, _context: Context) -> Analysis:
     measured = [burst for burst in bursts if burst.us_per_call is not None]
     fits = tuple(fit for backend in config.backends if (fit := fit_of(rows, backend)) is not None)
     view = CollectivesView(
-        rows=rows,
+        rows=tuple(row for row in rows if row.is_measured or row.note.startswith("refused")),
+        unmeasured=unmeasured_of(rows),
         bursts=bursts,
         burst=measured[0] if measured else None,
         fits=fits,
@@ -126,6 +141,7 @@ def _analyze(result: Result, _context: Context) -> Analysis:
         device=result.host.cpu if config.device == "cpu" else result.host.device,
         is_cpu=config.device == "cpu",
         environment=data.environment,
+        choices=choices_of(data.environment.nccl_choices, (*config.sizes_bytes, config.burst_bytes)),
         links=describe_links(data.environment.gpus),
         drift=tuple(dict.fromkeys(text for point in data.points for text in drift_of(point))),
         notes=() if result.imported else result.notes,

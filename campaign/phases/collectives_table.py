@@ -8,8 +8,9 @@ import msgspec
 
 from campaign.host import describe_drift
 from campaign.model import Link, allreduce_floor_us
-from campaign.phases.collectives_data import CollectivePoint, CollectivesData
+from campaign.phases.collectives_data import CollectivePoint, CollectivesData, NcclChoice
 from campaign.phases.samples import median, percentile
+from campaign.trace.categories import bare_name
 
 
 class CollectiveRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,11 @@ class CollectiveRow(msgspec.Struct, frozen=True, kw_only=True):
     """Floor over measured."""
     note: str = ""
     """Refusal or caveat."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it has a time."""
+        return self.us is not None or self.graph_us is not None
 
 
 class BurstRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +127,40 @@ def _row(point: CollectivePoint, link: Link | None, ranks: int) -> CollectiveRow
     )
 
 
+def unmeasured_of(rows: Sequence[CollectiveRow]) -> tuple[str, ...]:
+    """What has no number and why, a line for each path and reason: `custom: all_reduce of 16 MiB and more …`."""
+    groups: dict[tuple[str, str], list[CollectiveRow]] = {}
+    for row in rows:
+        if not row.is_measured and not row.note.startswith("refused"):
+            groups.setdefault((row.backend, row.note.removeprefix("not measured: ")), []).append(row)
+    lines = []
+    for (backend, why), missing in groups.items():
+        is_all = len(missing) == sum(1 for row in rows if row.backend == backend)
+        sizes = ", ".join(f"{row.size_bytes:,}" for row in missing)
+        operations = ", ".join(dict.fromkeys(row.operation for row in missing))
+        lines.append(f"{backend}, not measured" + ("" if is_all else f" ({operations} of {sizes} bytes)") + f": {why}")
+    return tuple(lines)
+
+
+def choices_of(choices: Sequence[NcclChoice], sizes: Sequence[int]) -> tuple[str, ...]:
+    """NCCL's algorithm and protocol by stretches of these sizes: `AllReduce of 1,024 to 1,048,576 bytes: Ring, LL`."""
+    stretches: list[list[NcclChoice]] = []
+    for choice in sorted(choices, key=lambda choice: (choice.operation, choice.size_bytes)):
+        if choice.size_bytes not in sizes:
+            continue
+        last = stretches[-1][-1] if stretches else None
+        if last is None or msgspec.structs.replace(choice, size_bytes=last.size_bytes) != last:
+            stretches.append([])
+        stretches[-1].append(choice)
+    return tuple(_stretch(stretch) for stretch in stretches)
+
+
+def _stretch(choices: list[NcclChoice]) -> str:
+    first, last = choices[0], choices[-1]
+    to = f" to {last.size_bytes:,}" if last is not first else ""
+    return f"{first.operation} of {first.size_bytes:,}{to} bytes: {first.algorithm}, {first.protocol}"
+
+
 def kernel_us_of(point: CollectivePoint) -> float | None:
     """Kernel time a call of the rank that waits least: the others' kernels contain waiting."""
     known = [rank.kernel_us for rank in point.ranks if rank.kernel_us is not None]
@@ -137,7 +177,7 @@ def _refusal(point: CollectivePoint) -> str:
 
 def _caveats(point: CollectivePoint) -> str:
     """The kernel that ran, why there is no graph, and what changed meanwhile."""
-    kernels = dict.fromkeys(rank.kernels[0].split("(")[0] for rank in point.ranks if rank.kernels)
+    kernels = dict.fromkeys(bare_name(rank.kernels[0]) for rank in point.ranks if rank.kernels)
     notes = dict.fromkeys(rank.note for rank in point.ranks if rank.note)
     return "; ".join([*(f"kernel {name}" for name in kernels), *notes, *drift_of(point)])
 

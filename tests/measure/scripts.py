@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import msgspec
 
 from campaign import schema
 from campaign.phases.kind import Analysis, Context, PhaseKind, Target
+from campaign.render import Renderer
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "tests" / "data" / "configs"
@@ -58,24 +58,7 @@ def values(analysis: Analysis) -> dict[str, float | None]:
 
 
 def render(kind: PhaseKind, analysis: Analysis) -> str:
-    """The template with the filters that the document gives it."""
-    loader = jinja2.FileSystemLoader(ROOT / "templates")
-    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters |= {
-        "num": lambda value, digits=3: None if value is None else f"{value:.{digits}g}",
-        "fixed": lambda value, places: None if value is None else f"{value:.{places}f}",
-        "percent": lambda value, places=1: None if value is None else f"{100 * value:.{places}f} %",
-        "dash": lambda value: "–" if value is None else value,
-        "cell": lambda text: text.replace("|", "\\|"),
-    }
-    environment.globals["table"] = _table
+    """The phase's text as the document has it."""
     view = {name: getattr(analysis.view, name) for name in analysis.view.__struct_fields__}
     phase = {"id": kind.name, "kind": kind.name, "attempt": 1, "status": "done", "title": kind.title}
-    return environment.get_template(kind.template).render(**view, phase=phase, campaign={"title": "test"})
-
-
-def _table(headers: list[str], rows: list[list[str]]) -> str:
-    assert all(len(row) == len(headers) for row in rows)
-    assert all(isinstance(cell, str) for row in rows for cell in row)
-    lines = [headers, ["---"] * len(headers), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return Renderer([ROOT / "templates"]).render(kind.template, {**view, "phase": phase, "campaign": {"title": "test"}})

@@ -10,15 +10,14 @@ import msgspec
 from campaign.errors import ConfigError
 from campaign.model.architecture import Experts, Grouped, Latent, Model
 from campaign.model.devices import Device, allreduce_floor_us
-from campaign.model.linears import (
+from campaign.model.linears import Linear, linears_of
+from campaign.model.shapes import (
     MXFP4_PADDING,
-    Linear,
     Shape,
     expert_shapes,
     grouped_shapes,
     indexer_shapes,
     latent_shapes,
-    linears_of,
     mlp_shapes,
 )
 
@@ -225,8 +224,10 @@ def _moe_shapes(model: Model, experts: Experts, tp: int, ep: int, dp: int) -> li
     if experts.shared_width:
         names = model.names.shared
         module = _in_layer(f"{names}.")
-        cut = 1 if _splits_tokens(model, tp, ep, dp) else tp
-        shapes += mlp_shapes(model, experts.shared_width, cut, prefix=names, kind="shared_", module=module)
+        is_whole = _splits_tokens(model, tp, ep, dp)
+        cut = 1 if is_whole else tp
+        shared = mlp_shapes(model, experts.shared_width, cut, prefix=names, kind="shared_", module=module)
+        shapes += [msgspec.structs.replace(shape, is_replicated=is_whole) for shape in shared]
     if experts.has_shared_gate:
         name = f"{model.names.mlp}.shared_expert_gate"
         gate = Shape(name=name, kind="shared_gate", n=1, k=model.hidden_size, dtype=model.dtype, is_replicated=True)

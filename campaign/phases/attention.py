@@ -130,6 +130,13 @@ def _configure(parameters: AttentionParameters, context: Context) -> AttentionCo
     )
 
 
+def _blocked_by(context: Context) -> str | None:
+    attention = read_model(host.read_model_config(context.target.config_path)).attention
+    if isinstance(attention, Latent) and attention.index_topk is not None:
+        return f"Sparse attention reads {attention.index_topk} chosen tokens; its kernels are not measured here."
+    return None
+
+
 def _points(config: AttentionConfig) -> tuple[str, ...]:
     return ("peaks", *(key_of(point) for point in planned(config)))
 
@@ -217,4 +224,5 @@ KIND = PhaseKind(
     analyze=_analyze,
     template="attention.md.j2",
     uses_device=True,
+    blocked_by=_blocked_by,
 )

@@ -37,8 +37,8 @@ test: $(SETUP) lint ## lint, types and all tests, with a real vLLM among them
 check: $(SETUP) lint ## lint, types and the fast tests only
 	$(PY) -m pytest -m "not proof and not vllm"
 
-proof: $(SETUP) ## the long drills (resumable)
-	$(PY) -m pytest -s -m proof
+proof: $(SETUP) ## the long drills; leaves out what passed on this very code (all anew: rm build/proof.jsonl)
+	$(PY) -m pytest -s -m proof --resume-proof $(PROOF_FLAGS)
 
 GPU_EXAMPLES := h200-qwen3-30b-a3b h200-kimi-mini-int4
 gpu-proof: $(SETUP) ## the campaigns of doc/examples/h200-*, measured again on this machine's GPU, in build/gpu/
@@ -54,8 +54,8 @@ gpu-proof: $(SETUP) ## the campaigns of doc/examples/h200-*, measured again on t
 bench-load: $(SETUP) ## what load generators cost and how truly they report, side by side
 	$(PY) -m tests.benchmarks.bench_load
 
-bench-trace: $(SETUP) ## what trace analysis costs, side by side with others
-	$(PY) -m tests.benchmarks.bench_trace
+bench-trace: $(SETUP) ## what trace analysis costs, side by side with others (ARGS=--with-rivals installs them)
+	$(PY) -m tests.benchmarks.bench_trace $(ARGS)
 
 golden: $(SETUP) ## update golden files
 	CAMPAIGN_GOLDEN=update $(PY) -m pytest -m "not proof and not vllm" -k golden

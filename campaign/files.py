@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 from campaign.errors import StorageError
 
@@ -22,7 +23,7 @@ def write_atomic(path: Path, data: bytes) -> None:
     target = path.resolve()
     temporary: Path | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         handle, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=target.parent)
         temporary = Path(name)
         with os.fdopen(handle, "wb") as out:
@@ -45,17 +46,29 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def _copy_ownership(existing: Path, descriptor: int) -> None:
+    """Mode and owner of the file that is replaced; a file system without them refuses, and that is no failure."""
     try:
         status = existing.stat()
+        mode = status.st_mode & 0o7777
     except FileNotFoundError:
+        status = None
         mask = os.umask(0)
         os.umask(mask)
-        os.fchmod(descriptor, 0o666 & ~mask)
-        return
-    os.fchmod(descriptor, status.st_mode & 0o7777)
-    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+        mode = 0o666 & ~mask
+    with contextlib.suppress(PermissionError):
+        os.fchmod(descriptor, mode)
+    if status is not None and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, status.st_uid, status.st_gid)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each durable in the one that holds it. Raises `OSError`."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    fsync_folder(folder.parent)
 
 
 def fsync_folder(folder: Path) -> None:
@@ -70,7 +83,7 @@ def fsync_folder(folder: Path) -> None:
 def append_line(path: Path, line: bytes) -> None:
     """Append one line and see it on disk; a torn last line of a killed writer is ended first."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         is_new = not path.exists()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
@@ -101,11 +114,26 @@ def read_whole_lines(path: Path) -> list[bytes]:
     return [line for line in data.split(b"\n")[:-1] if line.strip()]
 
 
+def remove(path: Path) -> bool:
+    """Remove a file; says whether there was one. Raises `StorageError` naming the disk."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be removed: {error.strerror} (disk of {path.parent}).") from error
+    return True
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A log that a process is given to write to its end. Raises `StorageError` naming the disk."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be appended to: {error.strerror} (disk of {path.parent}).") from error
+
+
 def remove_temporaries(folder: Path) -> int:
-    """Remove what killed writers left behind in `folder`; returns how many."""
-    count = 0
-    for left in folder.glob(TEMPORARY_PREFIX + "*"):
-        with contextlib.suppress(FileNotFoundError):
-            left.unlink()
-            count += 1
-    return count
+    """Remove what killed writers left behind in `folder`; returns how many. Raises `StorageError` naming the disk."""
+    return sum(remove(left) for left in folder.glob(TEMPORARY_PREFIX + "*"))

@@ -90,7 +90,7 @@ def hold(folder: Path) -> Iterator[None]:
 
 def _open(folder: Path) -> int:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
         return os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise StorageError(

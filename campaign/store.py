@@ -3,47 +3,19 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from campaign import config, files, schema
+from campaign import files, schema
 from campaign.errors import StateError, StorageError
+from campaign.events import Event, EventLog
 from campaign.measurement import now_utc, points_path, read_points
 from campaign.state import SCHEMA_VERSION, CampaignState, PhaseState
 
-#: Stands for an event that changed no state.
-NO_STATE = msgspec.Raw(b"")
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of state/events.jsonl."""
-
-    at: str
-    what: str
-    """What happened, a few words."""
-    phase: str = ""
-    detail: str = ""
-    state: msgspec.Raw = NO_STATE
-    """The whole (small) state after it, so that a spoiled campaign.json can be rebuilt."""
-    state_hash: str = ""
-    """Hash of campaign.json as it was saved with this event."""
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the state in it is the one that was saved."""
-        data = bytes(self.state)
-        if not data:
-            return False
-        return not self.state_hash or schema.content_hash(schema.pretty(data)) == self.state_hash
-
-
-#: A longer event log is shortened when a runner opens the folder.
-EVENTS_LIMIT_BYTES = 4 << 20
-#: So many events stay in a shortened log, and of these the newest keep their states.
-KEPT_EVENTS, KEPT_STATES = 5000, 20
+#: What a campaign folder is known by.
+FILE_NAME = "campaign.toml"
 
 
 class Store:
@@ -56,12 +28,12 @@ class Store:
         self.previous_path = self.state_folder / "campaign.previous.json"
         self.altered_path = self.state_folder / "campaign.altered.json"
         """A campaign.json that somebody else than this package wrote."""
-        self.events_path = self.state_folder / "events.jsonl"
+        self.events = EventLog(self.state_folder / "events.jsonl")
         self.revisions_path = self.state_folder / "revisions.jsonl"
         """Every state of the numbers that was written up."""
         self.narration_path = self.state_folder / "narration.json"
         """What the narrator was asked and answered last."""
-        self.config_path = self.folder / config.FILE_NAME
+        self.config_path = self.folder / FILE_NAME
         self.templates = self.folder / "templates"
         self.recovered: list[str] = []
         """What had to be recovered at loading, said aloud by the caller."""
@@ -96,7 +68,7 @@ class Store:
 
     def _compare(self, data: bytes, state: CampaignState) -> CampaignState:
         """The newest of file and event log; a file that was never saved like this is not believed."""
-        logged = self._logged()
+        logged = self.events.states()
         newest = next(logged, None)
         if newest is None:
             return state
@@ -114,16 +86,6 @@ class Store:
         )
         return saved
 
-    def _logged(self) -> Iterator[Event]:
-        """Events whose states are sound, the newest first."""
-        for line in reversed(files.read_whole_lines(self.events_path)):
-            try:
-                event = schema.decode(line, Event)
-                if event.is_sound:
-                    yield event
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                continue
-
     def _decode(self, data: bytes) -> CampaignState:
         version = msgspec.json.decode(data, type=_Versioned).schema_version
         if version > SCHEMA_VERSION:
@@ -135,29 +97,29 @@ class Store:
 
     def _has_history(self) -> bool:
         """Whether a state was ever saved; a log whose first line was torn tells of none."""
-        return self.previous_path.exists() or any(_is_event(line) for line in files.read_whole_lines(self.events_path))
+        return self.previous_path.exists() or self.events.is_begun()
 
     def _say_begun_anew(self) -> None:
         if any(self.results_folder.glob("*/*/*.json*")):
             self.recovered.append(
-                f"{self.state_path} and {self.events_path.name} are gone: a new todo list is begun, and the points "
+                f"{self.state_path} and {self.events.path.name} are gone: a new todo list is begun, and the points "
                 f"that are in {self.results_folder} are taken over."
             )
 
     def _recover(self, why: str) -> CampaignState:
         self.is_file_behind = True
-        for event in self._logged():
+        for event in self.events.states():
             try:
                 state = self._decode(bytes(event.state))
             except msgspec.MsgspecError:
                 continue
-            self.recovered.append(f"{self.state_path} {why}: recovered from {self.events_path.name} ({event.at}).")
+            self.recovered.append(f"{self.state_path} {why}: recovered from {self.events.path.name} ({event.at}).")
             return state
         try:
             state = self._decode(self.previous_path.read_bytes())
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StateError(
-                f"{self.state_path} {why}, and neither {self.previous_path.name} nor {self.events_path.name} can "
+                f"{self.state_path} {why}, and neither {self.previous_path.name} nor {self.events.path.name} can "
                 f"replace it. Results are still in {self.results_folder}; move campaign.json aside to begin anew with "
                 "their points."
             ) from error
@@ -175,7 +137,7 @@ class Store:
             at=now_utc(), what=what, phase=phase, detail=detail, state=msgspec.Raw(schema.encode(state)),
             state_hash=schema.content_hash(data),
         )  # fmt: skip
-        files.append_line(self.events_path, schema.encode(event))
+        self.events.append(event)
         if self._altered:
             files.write_atomic(self.altered_path, self._altered)
             self._altered = b""
@@ -190,33 +152,6 @@ class Store:
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, StateError):
             return
         files.write_atomic(self.previous_path, previous)
-
-    def shorten_events(self, limit_bytes: int = EVENTS_LIMIT_BYTES) -> bool:
-        """Drop old events, and the states of all but the newest, from a log above the limit; says whether it did."""
-        try:
-            if self.events_path.stat().st_size <= limit_bytes:
-                return False
-        except OSError:
-            return False
-        kept: list[bytes] = []
-        states = 0
-        for line in reversed(files.read_whole_lines(self.events_path)):
-            try:
-                event = schema.decode(line, Event)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                continue
-            states += event.is_sound
-            if states > KEPT_STATES:
-                event = msgspec.structs.replace(event, state=NO_STATE, state_hash="")
-            kept.append(schema.encode(event))
-            if len(kept) == KEPT_EVENTS:
-                break
-        files.write_atomic(self.events_path, b"".join(line + b"\n" for line in reversed(kept)))
-        return True
-
-    def log(self, what: str, *, phase: str = "", detail: str = "") -> None:
-        """An event that changes no state."""
-        files.append_line(self.events_path, schema.encode(Event(at=now_utc(), what=what, phase=phase, detail=detail)))
 
     def remove_temporaries(self, document: Path) -> int:
         """Remove what killed writers left behind, beside the document too; returns how many."""
@@ -323,14 +258,6 @@ class Store:
             return schema.decode(path.read_bytes(), kind)
         except (OSError, msgspec.MsgspecError):
             return None
-
-
-def _is_event(line: bytes) -> bool:
-    try:
-        schema.decode(line, Event)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return True
 
 
 class _Versioned(msgspec.Struct):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("torch", "pandas", "httpx", "jinja2", "markdown_it", "matplotlib", "numpy")
+HEAVY = ("torch", "pandas", "httpx", "jinja2", "markdown_it", "matplotlib", "numpy", "campaign.config")
 
 
 def layers() -> dict[str, int]:

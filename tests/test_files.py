@@ -51,3 +51,20 @@ def test_append_line__ends_a_torn_line_first(tmp_path: Path) -> None:
 
 def test_read_whole_lines__no_file_has_none(tmp_path: Path) -> None:
     assert files.read_whole_lines(tmp_path / "none") == []
+
+
+def test_remove__says_whether_there_was_one_and_names_what_cannot_go(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert (files.remove(tmp_path / "a"), files.remove(tmp_path / "a")) == (True, False)
+    (tmp_path / f"{files.TEMPORARY_PREFIX}folder").mkdir()
+    with pytest.raises(StorageError, match=r"folder: cannot be removed: .* \(disk of "):
+        files.remove_temporaries(tmp_path)
+
+
+def test_open_log__a_file_in_the_way_of_its_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folder").touch()
+    with pytest.raises(StorageError, match=r"log: cannot be appended to: .* \(disk of "):
+        files.open_log(tmp_path / "folder" / "log")
+    with files.open_log(tmp_path / "made" / "log") as log:
+        log.write(b"a")
+    assert (tmp_path / "made" / "log").read_bytes() == b"a"

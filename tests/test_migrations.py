@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from campaign.events import EVENTS_LIMIT_BYTES, KEPT_STATES
 from campaign.state import SCHEMA_VERSION
-from campaign.store import EVENTS_LIMIT_BYTES, KEPT_STATES, Store
+from campaign.store import Store
 
 FIXTURES = Path(__file__).parent / "data" / "state"
 
@@ -46,12 +47,12 @@ def test_events__a_long_log_is_shortened_and_still_recovers(tmp_path: Path) -> N
     store = Store(tmp_path)
     state = store.load_state()
     assert state is not None
-    line = store.events_path.read_bytes().splitlines(keepends=True)[-1]
-    with store.events_path.open("ab") as log:
+    line = store.events.path.read_bytes().splitlines(keepends=True)[-1]
+    with store.events.path.open("ab") as log:
         log.write(line * (EVENTS_LIMIT_BYTES // len(line) + 1))
-    assert store.shorten_events()
-    assert not store.shorten_events()
-    assert store.events_path.stat().st_size < EVENTS_LIMIT_BYTES
-    assert store.events_path.read_bytes().count(b'"state":{') == KEPT_STATES
+    assert store.events.shorten()
+    assert not store.events.shorten()
+    assert store.events.path.stat().st_size < EVENTS_LIMIT_BYTES
+    assert store.events.path.read_bytes().count(b'"state":{') == KEPT_STATES
     store.state_path.unlink()
     assert store.load_state() == state

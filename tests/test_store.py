@@ -60,7 +60,7 @@ def test_state__spoiled_is_recovered_and_said(tmp_path: Path, spoil: str) -> Non
 def test_state__recovered_from_the_previous_copy_without_events(tmp_path: Path) -> None:
     store, _ = saved(tmp_path)
     store.state_path.write_bytes(b"")
-    store.events_path.unlink()
+    store.events.path.unlink()
     recovered = store.load_state()
     assert recovered is not None
     assert recovered.phases[0].attempts == 0
@@ -70,7 +70,7 @@ def test_state__recovered_from_the_previous_copy_without_events(tmp_path: Path) 
 def test_state__beyond_recovery_is_refused(tmp_path: Path) -> None:
     store, _ = saved(tmp_path, times=1)
     store.state_path.write_bytes(b"{")
-    store.events_path.unlink()
+    store.events.path.unlink()
     with pytest.raises(StateError, match="aside to begin anew"):
         store.load_state()
 
@@ -86,7 +86,7 @@ def test_state__a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
 
 def test_events__a_torn_tail_is_tolerated(tmp_path: Path) -> None:
     store, state = saved(tmp_path)
-    with store.events_path.open("ab") as log:
+    with store.events.path.open("ab") as log:
         log.write(b'{"at": "t", "what": "to')
     store.state_path.write_bytes(b"")
     assert store.load_state() == state

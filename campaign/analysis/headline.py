@@ -29,7 +29,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
     """Upper end."""
     change: float | None = None
-    """Relative change since the last revision; null without one."""
+    """Relative change since the last revision; null without one, and for a number that was not measured again."""
     is_beyond_noise: bool = False
     """Whether the change is beyond noise."""
     note: str = ""
@@ -88,6 +88,8 @@ def _is_shown(scene: Scene, name: str, key: str) -> bool:
 
 def _row(what: str, quantity: Quantity, unit: str, before: Quantity | None) -> Headline:
     assert quantity.value is not None
+    if before is not None and before.value == quantity.value and before.source == quantity.source:
+        before = None  # The same measurement: nothing can have changed.
     return Headline(
         what=what,
         name=quantity.name,

@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from campaign import files
-from campaign.config import FILE_NAME, parse
+from campaign.config import parse
 from campaign.errors import UsageError
 from campaign.phases.catalog import KINDS
+from campaign.store import FILE_NAME
 
 _HEAD = """\
 # A profiling campaign. `python -m campaign plan` says what a resume would do; doc/guide/config.md explains every key.

@@ -21,6 +21,7 @@ from campaign.load.cell import Cell, LoadReport
 from campaign.load.endpoint import Api, Endpoint, endpoint_of
 from campaign.load.plan import Limits
 from campaign.load.prompts import Sampling
+from campaign.load.scrape import Scraper
 from campaign.load.search import Search
 from campaign.load.slo import Slo
 from campaign.load.sources import PromptChoice, choose_prompts
@@ -55,6 +56,8 @@ def _numbers(text: str | None, kind: type[float] | type[int], name: str) -> list
 @click.option("--trace", type=click.Path(path_type=Path), help="Replay (time, input, output) lines.")
 @click.option("--turns", default=1, show_default=True, type=click.IntRange(1), help="Turns of a session.")
 @click.option("--think-s", default=0.0, show_default=True, help="Pause between turns, seconds.")
+@click.option("--cancel", "cancel_share", default=0.0, show_default=True, help="Fraction whose client hangs up.")
+@click.option("--cancel-after", default=8, show_default=True, type=click.IntRange(1), help="After so many reads.")
 @click.option("--search", is_flag=True, help="Find the knee and the highest goodput over concurrency.")
 @click.option("--prompts", default="auto", show_default=True, help="auto, text, random, or a JSONL file.")
 @click.option("--shared-prefix", default=0.0, show_default=True, help="Fraction of each prompt that a group shares.")
@@ -96,18 +99,23 @@ def load(url: str, **given: Any) -> None:
     try:
         cells.extend(_measure(bench, model, given))  # takes each cell as it ends: what came before stays
     except KeyboardInterrupt as error:
-        _report(tuple(cells), as_json=given["as_json"])
+        _report(endpoint, tuple(cells), as_json=given["as_json"])
         raise InterruptedRun(f"Interrupted after {len(cells)} whole cells, which are printed.") from error
-    _report(tuple(cells), as_json=given["as_json"])
+    _report(endpoint, tuple(cells), as_json=given["as_json"])
     _judge(tuple(cells), given["max_failed"])
 
 
-def _report(cells: tuple[Cell, ...], *, as_json: bool) -> None:
+def _report(endpoint: Endpoint, cells: tuple[Cell, ...], *, as_json: bool) -> None:
+    scraper = Scraper(endpoint)
+    capacity = scraper.read_kv_capacity()
+    scraper.close()
     if as_json:
-        report = LoadReport(cells=cells, summary=summarize(cells))
+        report = LoadReport(cells=cells, summary=summarize(cells), kv_capacity_tokens=capacity)
         click.echo(schema.encode_pretty(report).decode(), nl=False)
-    else:
-        click.echo("\n".join(table_of(cells)))
+        return
+    click.echo("\n".join(table_of(cells)))
+    if capacity is not None:
+        click.echo(f"the server's KV cache holds {capacity:,} tokens")
 
 
 def _bench(endpoint: Endpoint, model: str, given: dict[str, Any]) -> Bench:
@@ -181,7 +189,8 @@ def loads_of(given: dict[str, Any]) -> list[Load]:
     """One load a cell of the grid."""
     slots, rates = _numbers(given["concurrency"], int, "--concurrency"), _numbers(given["rate"], float, "--rate")
     lengths = _numbers(given["input_tokens"], int, "--input-tokens")
-    common = {"output_tokens": given["output_tokens"], "turns": given["turns"], "think_s": given["think_s"]}
+    common = {name: given[name] for name in ("output_tokens", "turns", "think_s", "cancel_share")}
+    common["cancel_after_reads"] = given["cancel_after"]
     if given["trace"]:
         trace = tuple(read_trace(given["trace"]))
         cap = slots[0] if slots else None

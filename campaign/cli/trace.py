@@ -11,6 +11,9 @@ import click
 if TYPE_CHECKING:
     from campaign.trace import Breakdown, TraceAnalysis, TraceDiff
 
+#: Unclassified kernels below this share of the busy time are summed up in the text (the JSON lists all).
+_SMALLEST_SHARE = 0.0001
+
 
 @click.command("trace")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
@@ -65,15 +68,21 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"
+def _percent(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
 
 
 def analysis_text(found: TraceAnalysis) -> str:
     """The analysis as a page of text."""
-    lines = [f"{rank.rank}: {Path(rank.file).name}, {rank.events} events" for rank in found.ranks]
+    lines = [
+        f"{rank.rank}: {Path(rank.file).name}, {rank.events} events"
+        + (f", device {rank.device_number}" if rank.device_number is not None else "")
+        for rank in found.ranks
+    ]
     lines += [f"  problem: {text}" for text in found.problems]
     lines += [f"  problem, rank {rank.rank}: {text}" for rank in found.ranks for text in rank.problems]
+    notes = dict.fromkeys(text for rank in found.ranks for text in rank.notes)
+    lines += [f"  note: {text}" for text in notes]
     lines += [f"  skipped: {text}" for text in found.skipped_files]
     kinds = found.steps
     lines.append(
@@ -126,12 +135,29 @@ def _decode_lines(decode: Breakdown) -> list[str]:
         f"{_number(c.wait_us_per_call, 2)}, transfer {_number(c.transfer_us_per_call, 2)}: {c.verdict} ({c.why})"
         for c in decode.collectives
     ]
-    lines += [f"  unclassified: {u.name[:60]} {_percent(u.share_of_busy)}" for u in decode.unclassified[:5]]
+    lines += _unclassified_lines(decode)
     lines += [
         f"  compiled: {k.name} {k.busy_ms_per_step:.3f} ms, "
         f"between {k.before_category or '–'} and {k.after_category or '–'}"
         for k in decode.compiled
     ]
+    return lines
+
+
+def _unclassified_lines(decode: Breakdown) -> list[str]:
+    """How much no rule knows, and every kernel of it that is a ten-thousandth of the busy time or more."""
+    other = next((c for c in decode.categories if c.name == "other"), None)
+    if other is None:
+        return ["  unclassified: nothing"]
+    lines = [
+        f"  unclassified: {_percent(other.share_of_wall, 2)} of the step, {_percent(decode.unclassified_share, 2)} of "
+        f"the busy time, {len(decode.unclassified)} kernels:"
+    ]
+    shown = [one for one in decode.unclassified if one.share_of_busy >= _SMALLEST_SHARE]
+    lines += [f"    {_percent(one.share_of_busy, 2):>7} {one.name[:90]}" for one in shown]
+    rest = decode.unclassified[len(shown) :]
+    if rest:
+        lines.append(f"    {_percent(sum(one.share_of_busy for one in rest), 2):>7} {len(rest)} smaller ones")
     return lines
 
 

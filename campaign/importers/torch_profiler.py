@@ -13,7 +13,7 @@ from campaign.importers import profiler_text
 from campaign.importers.digits import rounded
 from campaign.importers.imported import Ask, Imported, Importer, unusable
 from campaign.model import find_device, read_model, shard
-from campaign.phases.profile import Capture, Config, Data
+from campaign.phases.profile_data import Capture, Config, Data
 from campaign.schema import Host
 from campaign.trace import Breakdown, TraceAnalysis, analyze
 from campaign.trace.result import Category, Collective, Representative, Skew, Wall

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from campaign import files
 from campaign.errors import EXIT_USAGE
 from campaign.lock import identity_of
 from campaign.measurement import points_path, read_points
@@ -65,7 +66,12 @@ class Attempt:
 
     def points_done(self) -> int:
         """How many distinct points are on disk."""
-        return len({point.key for point in read_points(points_path(self.result_path))})
+        return self.progress()[0]
+
+    def progress(self) -> tuple[int, float]:
+        """How many distinct points are on disk, and how long they took to measure, in seconds."""
+        took_s = {point.key: point.duration_s for point in read_points(points_path(self.result_path))}
+        return len(took_s), sum(took_s.values())
 
     def end(self) -> None:
         """End the process group: TERM, then KILL after a grace."""
@@ -119,7 +125,7 @@ def start(folder: Path, kind: str, attempt: int, campaign_folder: Path) -> Attem
     environment = {**os.environ, "CAMPAIGN_ATTEMPT": str(attempt), "PYTHONUNBUFFERED": "1"}
     package_root = str(Path(__file__).resolve().parents[2])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH", "")]))
-    with (folder / "log.txt").open("ab") as log:
+    with files.open_log(folder / "log.txt") as log:
         child = subprocess.Popen(
             command, cwd=campaign_folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
             start_new_session=True,

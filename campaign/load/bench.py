@@ -134,7 +134,7 @@ class Bench:
             input_tokens=None if load.trace else load.input_tokens,
             output_tokens=None if load.trace else load.output_tokens,
             ignore_eos=self._sampling.ignore_eos,
-            prompts=prompts.label,
+            prompts=prompts.label + (f", {load.turns} turns with the server's answers" if load.turns > 1 else ""),
             seed=seed_number(seed),
             slo=self._slo,
         )

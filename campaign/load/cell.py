@@ -25,7 +25,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     missing_stamps: float = 0.0
     """Fraction of reads for which the kernel gave no stamp."""
     shared_reads: float = 0.0
-    """Fraction of content events that came in one read with an earlier event of their stream."""
+    """Fraction of content events whose read holds later bytes too that perhaps came later: they have those' time."""
     valid: bool
     """False where the client was the bottleneck."""
     why: str = ""
@@ -43,6 +43,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Prefix cache hits / queries over the cell."""
     surplus_tokens: int | None = None
     """Its tokens less the client's: tokens of cancelled and cut streams that nobody received."""
+    surplus_per_cut: float | None = None
+    """That surplus over the streams that were cancelled or failed; null where all were whole."""
     tokens_match: bool | None = None
     """Whether both counts agree; null where there is no counter or streams were cut."""
     running_mean: float | None = None
@@ -180,3 +182,5 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = 1
     cells: tuple[Cell, ...] = ()
     summary: tuple[CellSummary, ...] = ()
+    kv_capacity_tokens: int | None = None
+    """Tokens that the server's KV cache holds; null where it does not tell."""

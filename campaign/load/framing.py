@@ -43,6 +43,11 @@ class Response:
         """Index of the read that brought body byte `offset`."""
         return self.piece_reads[bisect.bisect_right(self.piece_ends, offset)]
 
+    def is_in_read(self, offset: int, read: int) -> bool:
+        """Whether body byte `offset` is there and came in read number `read`."""
+        piece = bisect.bisect_right(self.piece_ends, offset)
+        return piece < len(self.piece_reads) and self.piece_reads[piece] == read
+
 
 def _connection() -> h11.Connection:
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)

@@ -71,7 +71,10 @@ def distribution(samples: Iterable[float]) -> Distribution:
 
 
 def mean_over_runs(values: Sequence[float]) -> Mean:
-    """Mean of run-level values with the 95 % interval of Student's t (from three runs on)."""
+    """Mean of run-level values with the 95 % interval of Student's t (from three runs on).
+
+    Of times and rates, which cannot be negative, the interval ends at 0: what is cut off covers nothing.
+    """
     n = len(values)
     if not n:
         return Mean()
@@ -80,7 +83,8 @@ def mean_over_runs(values: Sequence[float]) -> Mean:
         return Mean(mean=mean, n=n)
     deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
     half = (T_95[n - 2] if n - 2 < len(T_95) else T_95_FAR) * deviation / math.sqrt(n)
-    return Mean(mean=mean, ci95=(mean - half, mean + half), n=n)
+    low = mean - half
+    return Mean(mean=mean, ci95=(max(low, 0.0) if min(values) >= 0 else low, mean + half), n=n)
 
 
 def ttft_ns(record: Record, *, from_due: bool = False) -> int | None:
@@ -122,7 +126,7 @@ def chunk_gaps_ns(record: Record) -> list[int]:
 def itls_ns(record: Record) -> list[float] | None:
     """Inter-token latencies: a chunk of n tokens is n intervals of gap / n; null where tokens a chunk are unknown.
 
-    Events of one read have one stamp: they count as one chunk, as nothing finer is known of them.
+    Events of one time count as one chunk: they came in one read, and nothing finer is known of them.
     """
     if record.chunk_tokens is None:
         return None

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+#: What a prompt is: token ids, one text, or the messages of a chat.
+PromptForm = Literal["ids", "text", "messages"]
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of a session: its body is made when the answer before it is there."""
+
+    form: PromptForm
+    """What the session's prompts are."""
+    fields: bytes
+    """The JSON body up to the prompt's value."""
+    said: bytes
+    """What this turn adds to the session: ids, text or messages, without the brackets or quotes around them."""
+    stand_in: bytes = b""
+    """What is sent for the answer before it where the server's own cannot be had."""
+    is_last: bool = False
+    """Nothing follows, so that its answer is not looked at."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +44,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Pause between the end of `after` and this request."""
     cancel_after_reads: int | None = None
     """Hang up after so many reads; null = never."""
+    turn: Turn | None = None
+    """Its place in a session, whose answers replace the stand-ins of `body`; null = a request by itself."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -141,16 +141,28 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """Have vLLM go on to the asked length (an extension of vLLM's)."""
     running_usage: bool = True
     """Ask for the token count with each chunk (an extension of vLLM's)."""
+    token_ids: bool = False
+    """Ask for the ids of the answer's tokens (an extension of vLLM's)."""
     parameters: dict[str, float | int | bool | str] = msgspec.field(default_factory=lambda: {"temperature": 0})
     """Further fields of the body, e.g. temperature, top_p."""
 
     def body(self, model: str, prompt: Prompt, output_tokens: int) -> bytes:
         """The JSON body of one streamed request."""
+        return self.fields(model, output_tokens) + prompt.json + b"}"
+
+    def with_token_ids(self) -> Sampling:
+        """The same, asking for the ids of the answers where the server's extensions are asked for at all."""
+        return msgspec.structs.replace(self, token_ids=self.running_usage)
+
+    def fields(self, model: str, output_tokens: int) -> bytes:
+        """The body up to the value of its prompt."""
         options = {"include_usage": True} | ({"continuous_usage_stats": True} if self.running_usage else {})
         fields: dict[str, object] = {"model": model, "max_tokens": output_tokens, "stream": True}
         fields["stream_options"] = options
         if self.ignore_eos:
             fields["ignore_eos"] = True
+        if self.token_ids:
+            fields["return_token_ids"] = True
         fields |= self.parameters
         name = b"messages" if self.api == "chat" else b"prompt"
-        return msgspec.json.encode(fields)[:-1] + b',"' + name + b'":' + prompt.json + b"}"
+        return msgspec.json.encode(fields)[:-1] + b',"' + name + b'":'

@@ -28,10 +28,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it failed, a short class first (`http 500: …`); empty = completed."""
     is_cancelled: bool = False
     """The client hung up as planned; neither completed nor failed."""
+    has_stand_in: bool = False
+    """A later turn whose session held an answer that was not the server's."""
     finish_reason: str | None = None
     """As the server gave it."""
     shared_reads: int = 0
-    """Events that came in one read with an earlier one: their gap is not known better than that."""
+    """Events whose read holds later bytes too that perhaps came later: they have those' time."""
 
     @property
     def is_completed(self) -> bool:

@@ -12,6 +12,8 @@ from campaign.load.framing import Response, parse_response
 from campaign.load.record import Record
 
 DONE = b"[DONE]"
+#: Events of one read are a burst where they came within this part of the wait before them.
+BURST = 0.1
 
 
 class Usage(msgspec.Struct):
@@ -35,6 +37,8 @@ class Choice(msgspec.Struct):
 
     text: str | None = None
     delta: Delta | None = None
+    token_ids: list[int] | None = None
+    """Ids of the chunk's tokens, where they were asked for (an extension of vLLM's)."""
     finish_reason: str | None = None
 
 
@@ -48,7 +52,7 @@ class Chunk(msgspec.Struct):
     message: str | None = None
 
 
-_decoder = msgspec.json.Decoder(Chunk)
+decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 
 def split_events(body: bytes) -> Iterator[tuple[int, bytes]]:
@@ -88,7 +92,8 @@ def _split_events_by_line(body: bytes, base: int = 0) -> Iterator[tuple[int, byt
 class _Stream:
     """The events of one answer, added up."""
 
-    def __init__(self) -> None:
+    def __init__(self, sent_ns: int) -> None:
+        self._sent_ns = sent_ns
         self.times: list[int] = []
         self.counts: list[int] | None = []
         self.usage: Usage | None = None
@@ -98,14 +103,18 @@ class _Stream:
         self.is_done = False
         self.shared_reads = 0
         self._last_read = -1
+        self._is_burst = False
 
-    def add(self, data: bytes, stamp_ns: int, read: int) -> None:
-        """Take one event that came in read number `read`."""
+    def add(self, data: bytes, stamp_ns: int, since_ns: int, read: int, *, is_followed: bool) -> None:
+        """Take one event that came in read number `read`, none of which had arrived before `since_ns`.
+
+        `is_followed` = the read holds later bytes too, whose stamp it has.
+        """
         if data == DONE:
             self.is_done = True
             return
         try:
-            chunk = _decoder.decode(data)
+            chunk = decode_chunk(data)
         except msgspec.MsgspecError as error:
             self.error = self.error or f"malformed event: {error}"
             return
@@ -123,14 +132,27 @@ class _Stream:
         self.finish_reason = choice.finish_reason or self.finish_reason
         if grown <= 0 and not _has_content(choice):
             return
-        self.times.append(stamp_ns)
-        self.shared_reads += read == self._last_read
-        self._last_read = read
+        self.times.append(self._time_of(stamp_ns, since_ns, read))
+        # After the last token come the usage and the end, which the server adds at once.
+        self.shared_reads += is_followed and not self._is_burst and choice.finish_reason is None
         if usage is None:
             self.counts = None
         elif self.counts is not None:
             self.counts.append(max(grown, 0))
             self.counted += max(grown, 0)
+
+    def _time_of(self, stamp_ns: int, since_ns: int, read: int) -> int:
+        """When an event came; those of one read are told apart (by a nanosecond) where they are known to be one burst.
+
+        All of a read has the stamp of its last segment. What came within the last tenth of the wait for it came
+        together, after that wait; of the rest nothing finer is known than that time, and they stay one chunk.
+        """
+        if read != self._last_read:
+            before_ns = self.times[-1] if self.times else self._sent_ns
+            self._is_burst = stamp_ns - since_ns <= BURST * (stamp_ns - before_ns)
+            self._last_read = read
+            return stamp_ns
+        return self.times[-1] + 1 if self._is_burst else stamp_ns
 
 
 def _has_content(choice: Choice) -> bool:
@@ -149,11 +171,15 @@ def _message_of(chunk: Chunk) -> str:
 def record_of(exchange: Exchange, start_ns: int) -> Record:
     """Parse the raw reads of one exchange; times become relative to `start_ns`."""
     response = parse_response(exchange.reads, is_closed=exchange.outcome == "closed")
-    stream = _Stream()
+    stream = _Stream((exchange.sent_ns or start_ns) - start_ns)
     if response.status == 200:
+        blank = len("\r\n\r\n") if b"\r" in response.body else len("\n\n")
         for offset, data in split_events(response.body):
             read = response.read_of(offset)
-            stream.add(data, exchange.stamps_ns[read] - start_ns, read)
+            stamp_ns = exchange.stamps_ns[read]
+            since_ns = exchange.since_ns[read] if exchange.since_ns else exchange.sent_ns or start_ns
+            is_followed = response.is_in_read(offset + 1 + blank, read)
+            stream.add(data, stamp_ns - start_ns, since_ns - start_ns, read, is_followed=is_followed)
     final = stream.usage.completion_tokens if stream.usage else None
     counts = stream.counts
     if counts is None and final is not None and final == len(stream.times):
@@ -171,6 +197,7 @@ def record_of(exchange: Exchange, start_ns: int) -> Record:
         output_tokens=final,
         error=_error_of(exchange, response, stream),
         is_cancelled=exchange.outcome == "cancelled" and not stream.error,
+        has_stand_in=exchange.has_stand_in,
         finish_reason=stream.finish_reason,
         shared_reads=stream.shared_reads,
     )

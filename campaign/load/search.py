@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import msgspec
 
 from campaign.load.bench import Bench
 from campaign.load.cell import Cell
+from campaign.load.knee import KNEE_GAIN, gain, knee_of
 from campaign.load.workload import Load
-
-#: Past the knee a step of concurrency gains less than this part of what it asks for.
-KNEE_GAIN = 0.5
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +49,7 @@ class Search:
         cells = tuple(self._cells[slots] for slots in sorted(self._cells))
         best = max((c for c in cells if c.goodput and c.client.valid), key=_goodput, default=None)
         return SearchResult(
-            knee=knee_of(cells),
+            knee=knee_of(_points(cells)),
             best_goodput=best.concurrency_asked if best and _goodput(best) > 0 else None,
             best_goodput_req_s=_goodput(best) if best and _goodput(best) > 0 else None,
             cells=cells,
@@ -71,7 +70,8 @@ class Search:
         """Two doublings in a row gained less than half: one alone may be noise; and goodput no longer grows."""
         if slots < 4:
             return False
-        flat = all(_gain(self._cells[low], self._cells[2 * low]) < KNEE_GAIN for low in (slots // 4, slots // 2))
+        tried = [(at, self._cells[at].output_tok_s or 0.0) for at in (slots // 4, slots // 2, slots)]
+        flat = all(gain(low, high) < KNEE_GAIN for low, high in itertools.pairwise(tried))
         return flat and _goodput(self._cells[slots]) <= _goodput(self._cells[slots // 2])
 
     def _refine(self) -> None:
@@ -92,17 +92,6 @@ def _goodput(cell: Cell) -> float:
     return cell.goodput.req_s if cell.goodput else 0.0
 
 
-def _gain(low: Cell, high: Cell) -> float:
-    """Part of the asked growth that throughput followed: 1 = in full, 0 = none."""
-    if not low.output_tok_s or not high.output_tok_s or not low.concurrency_asked or not high.concurrency_asked:
-        return 0.0
-    return (high.output_tok_s / low.output_tok_s - 1) / (high.concurrency_asked / low.concurrency_asked - 1)
-
-
-def knee_of(cells: tuple[Cell, ...]) -> int | None:
-    """The last concurrency before a step gained less than half of what it asked for; invalid cells are left out."""
-    valid = [cell for cell in cells if cell.client.valid and cell.completed]
-    for low, high in itertools.pairwise(valid):
-        if _gain(low, high) < KNEE_GAIN:
-            return low.concurrency_asked
-    return None
+def _points(cells: Sequence[Cell]) -> list[tuple[int, float]]:
+    """Concurrency and tok/s of the cells that count."""
+    return [(c.concurrency_asked or 0, c.output_tok_s or 0.0) for c in cells if c.client.valid and c.completed]

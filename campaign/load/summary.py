@@ -162,6 +162,7 @@ def _server(watch: Watch | None, records: Sequence[Record], tokens: int) -> Serv
         return Server()
     generated, prompt = watch.delta("generation_tokens_total"), watch.delta("prompt_tokens_total")
     surplus = None if generated is None else round(generated) - tokens
+    cut = sum(not r.is_completed for r in records)
     is_clean = all(r.is_completed and r.output_tokens is not None for r in records)
     prefill_s, drafts = watch.delta("request_prefill_time_seconds_sum"), watch.delta("spec_decode_num_drafts_total")
     accepted, preempted = watch.delta("spec_decode_num_accepted_tokens_total"), watch.delta("num_preemptions_total")
@@ -171,6 +172,7 @@ def _server(watch: Watch | None, records: Sequence[Record], tokens: int) -> Serv
         prompt_tokens_delta=None if prompt is None else round(prompt),
         cache_hit_rate=hits / queries if queries and hits is not None else None,
         surplus_tokens=surplus,
+        surplus_per_cut=surplus / cut if surplus is not None and cut else None,
         tokens_match=surplus == 0 if surplus is not None and is_clean else None,
         running_mean=_mean(watch.running),
         running_max=max(watch.running, default=None),
@@ -211,6 +213,14 @@ def _flags(
     flags = []
     if server.tokens_match is False:
         flags.append(f"client and server disagree on tokens by {server.surplus_tokens}")
+    cut = sum(not r.is_completed for r in records)
+    if (
+        server.surplus_tokens is not None
+        and cut
+        and (server.surplus_tokens > 0 or any(r.is_cancelled for r in records))
+    ):
+        each = f"{server.surplus_tokens / cut:.3g} each"
+        flags.append(f"{cut} streams cut: the server computed {server.surplus_tokens} tokens nobody received, {each}")
     if is_limited:
         flags.append("capacity-limited: the server did not hold the asked concurrency")
     done = [r for r in records if r.is_completed]
@@ -221,6 +231,9 @@ def _flags(
         flags.append(f"{len(short)} of {len(done)} answers ended before the asked length")
     if asked.concurrency and len(records) < asked.concurrency:
         flags.append("fewer requests than slots")
+    made_up = sum(r.has_stand_in for r in records)
+    if made_up:
+        flags.append(f"{made_up} turns sent stand-ins for answers: the server's own failed, or came without token ids")
     shared, events = sum(r.shared_reads for r in records), sum(len(r.chunk_ns) for r in records)
     if shared > SHARED_READS_LIMIT * events:
         flags.append(f"{shared / events:.1%} of events came in one read with the one before: their ITL is its mean")

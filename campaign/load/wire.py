@@ -1,7 +1,8 @@
 """The measured path: one epoll loop that sends requests and keeps raw reads with the time they arrived.
 
-Nothing is parsed while streams run. On plain TCP (Linux) the kernel stamps each segment as it arrives, so that a
-late reader does not move a time; over TLS, and where a stamp is missing, the time is the reader's.
+Nothing is parsed while streams run, but an answer that the next turn of its session sends back. On plain TCP (Linux)
+the kernel stamps each segment as it arrives, so that a late reader does not move a time; over TLS, and where a stamp is
+missing, the time is the reader's.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from campaign.load.exchange import Exchange
 from campaign.load.plan import Plan, Request
 from campaign.load.priority import ahead_of_other_work
 from campaign.load.schedule import Schedule
+from campaign.load.session import Sessions
+from campaign.load.wakes import Wakes
 
 #: How often idle streams, due reconnects and the deadline are looked at.
 TICK_S = 0.1
-#: A poll that returned within this did not wait.
-AT_ONCE_NS = 20_000
 #: More reads without a stamp than this make the cell a reader-stamped one.
 MISSING_LIMIT = 0.01
 #: Connections opened ahead of an open loop, whose concurrency nobody knows.
@@ -62,10 +63,11 @@ class Wire:
         self._idle: list[Connection] = []
         self._exchanges: list[Exchange] = []
         self._requests: dict[int, Request] = {}
+        self._sessions = Sessions()
         self._missing = self._reads = 0
-        self._ready_ns = 0
         self._has_priority = False
         self._schedule: Schedule
+        self._wakes: Wakes
 
     def run(self, start_ns: int | None = None) -> Run:
         """Send everything, read everything; `start_ns` lets several processes begin together."""
@@ -119,7 +121,7 @@ class Wire:
 
     def _loop(self, start_ns: int) -> None:
         schedule, limits = self._schedule, self._plan.limits
-        last_came_ns = start_ns
+        self._wakes = Wakes(start_ns)
         deadline_ns, next_tick = start_ns + round(limits.deadline_s * 1e9), start_ns
         while schedule.left or self._requests:
             now = time.time_ns()
@@ -135,9 +137,7 @@ class Wire:
             until = next_tick if due is None else min(due, next_tick)
             asked_ns = time.time_ns()
             ready = self._epoll.poll(max(0.0, (until - now) / 1e9))
-            # What was ready at once may have been so since the last time round; else it has just come.
-            came_ns = time.time_ns()
-            self._ready_ns, last_came_ns = (last_came_ns if came_ns - asked_ns < AT_ONCE_NS else came_ns), came_ns
+            self._wakes.polled(asked_ns, time.time_ns())
             for fd, mask in ready:
                 self._handle(fd, mask)
 
@@ -160,7 +160,8 @@ class Wire:
         self._exchanges.append(exchange)
         self._requests[request.index] = request
         connection = self._idle.pop() if self._idle else self._connect()
-        connection.assign(exchange, self._endpoint.wire_bytes(request.body), request.cancel_after_reads)
+        body = self._sessions.begin_turn(request, exchange)
+        connection.assign(exchange, self._endpoint.wire_bytes(body), request.cancel_after_reads)
         if connection.is_open:
             self._send(connection)
 
@@ -223,12 +224,13 @@ class Wire:
         if not data:
             self._end_broken(connection, "closed", "the server closed the connection")
             return
+        exchange.since_ns.append(max(connection.last_ns, self._wakes.since_ns(stamp)))
         connection.last_ns = now
         self._reads += 1
         if stamp == 0:
             self._missing += 1
             exchange.stamps_ns.append(now)
-            exchange.lags_ns.append(now - self._ready_ns)
+            exchange.lags_ns.append(now - self._wakes.ready_ns)
         else:
             exchange.stamps_ns.append(stamp)
             exchange.lags_ns.append(now - stamp)
@@ -263,7 +265,7 @@ class Wire:
         assert exchange is not None
         exchange.outcome, exchange.detail, exchange.end_ns = outcome, detail, time.time_ns()
         connection.exchange = None
-        del self._requests[exchange.index]
+        self._sessions.end_turn(self._requests.pop(exchange.index), exchange)
         connection.is_reused = True
         if outcome == "complete" and b"connection: close" not in exchange.reads[0][:4096].lower():
             self._idle.append(connection)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from campaign.load.arrivals import Arrival, TraceLine, offsets_s
-from campaign.load.plan import Limits, Plan, Request
+from campaign.load.plan import Limits, Plan, Request, Turn
 from campaign.load.prompts import Prompts, Sampling
+from campaign.load.session import form_of, joined, said_in, stand_in_of
 
 #: Makes a fresh source of prompts from a seed.
 PromptFactory = Callable[[str], Prompts]
@@ -38,6 +39,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Turns of a session; each sends the session so far and a new question of `input_tokens`."""
     think_s: float = 0.0
     """Pause between the turns of a session."""
+    cancel_share: float = 0.0
+    """Fraction of the requests whose client hangs up, spread evenly; not in sessions or replays."""
+    cancel_after_reads: int = 8
+    """After so many reads of the answer."""
 
 
 def seed_text(seed: int, *parts: object) -> str:
@@ -82,9 +87,15 @@ def _single(load: Load, prompts: Prompts, sampling: Sampling, model: str, seed: 
                 input_tokens=prompt.tokens,
                 output_tokens=output,
                 due_s=due[index],
+                cancel_after_reads=load.cancel_after_reads if _is_cancelled(load, index) else None,
             )
         )
     return requests
+
+
+def _is_cancelled(load: Load, index: int) -> bool:
+    """Whether the share of cancelled requests grows past a whole one with this request."""
+    return int((index + 1) * load.cancel_share) > int(index * load.cancel_share)
 
 
 def _due(load: Load, count: int, seed: str) -> Sequence[float | None]:
@@ -108,25 +119,38 @@ def _replay(trace: Sequence[TraceLine], prompts: Prompts, sampling: Sampling, mo
 
 
 def _sessions(load: Load, prompts: Prompts, sampling: Sampling, model: str, seed: str) -> list[Request]:
-    """Sessions of token ids: a turn sends all before it (answers stood in for by fresh ids) and a new question."""
+    """Sessions: a turn sends all before it, the server's answers too, and a new question.
+
+    The bodies made here hold stand-ins of the asked length for the answers, which are not there yet.
+    """
     due = _due(load, load.requests, seed)
     requests: list[Request] = []
     for session in range(load.requests):
-        history, length, before = b"", 0, None
-        for turn in range(load.turns):
-            fresh = load.input_tokens + (load.output_tokens if turn else 0)
-            history += (b"," if history else b"") + prompts.draw(fresh).json[1:-1]
-            length += fresh
-            prompt = msgspec.structs.replace(prompts.draw(1), json=b"[" + history + b"]", tokens=length)
+        parts: list[bytes] = []
+        length: int | None = 0
+        before = None
+        for number in range(load.turns):
+            prompt = prompts.draw(load.input_tokens)
+            form, said, stand_in = form_of(prompt), said_in(prompt), b""
+            asked = sampling.with_token_ids() if form == "ids" else sampling
+            if number:
+                stand_in = stand_in_of(prompts.draw(load.output_tokens))
+                parts.append(stand_in)
+                length = length + load.output_tokens if length is not None else None
+            parts.append(said)
+            length = length + prompt.tokens if length is not None and prompt.tokens is not None else None
+            fields = asked.fields(model, load.output_tokens)
+            turn = Turn(form=form, fields=fields, said=said, stand_in=stand_in, is_last=number == load.turns - 1)
             requests.append(
                 Request(
                     index=len(requests),
-                    body=sampling.body(model, prompt, load.output_tokens),
+                    body=fields + joined(form, parts) + b"}",
                     input_tokens=length,
                     output_tokens=load.output_tokens,
-                    due_s=due[session] if turn == 0 else None,
+                    due_s=due[session] if number == 0 else None,
                     after=before,
-                    think_s=load.think_s if turn else 0.0,
+                    think_s=load.think_s if number else 0.0,
+                    turn=turn,
                 )
             )
             before = requests[-1].index

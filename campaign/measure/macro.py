@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+from msgspec import UNSET
+
 from campaign import host
 from campaign.errors import LoadError
 from campaign.load import rawfile
@@ -25,7 +28,7 @@ def main(argv: Sequence[str]) -> None:
     """Measure what is not measured yet, then write the result; raises `LoadError` where too many requests failed."""
     run = Measurement("macro", KIND.script_version, MacroConfig, argv)
     config = run.config
-    endpoint = endpoint_of(config.server.url, api_key_env=config.server.api_key_env)
+    endpoint = endpoint_of(config.server.url, api=config.api or "completions", api_key_env=config.server.api_key_env)
     wanted = points_of(config)
     failures: list[str] = []
     if not all(run.is_done(point.key) for point in wanted):
@@ -40,14 +43,18 @@ def main(argv: Sequence[str]) -> None:
 
 def make_bench(config: MacroConfig, endpoint: Endpoint, run: Measurement[MacroConfig]) -> Bench:
     """The bench of this config, with the prompts it asks for."""
+    api = config.api or "completions"
     choice = PromptChoice(
-        kind=config.prompts, api="completions", vocab_size=config.vocab_size, shared_prefix=config.shared_prefix
+        kind=config.prompts, api=api, vocab_size=config.vocab_size, shared_prefix=config.shared_prefix
     )
+    sampling = Sampling(api=api, ignore_eos=config.ignore_eos)
+    if config.sampling is not UNSET:
+        sampling = msgspec.structs.replace(sampling, parameters=config.sampling)
     return Bench(
         endpoint,
         config.server.model,
         choose_prompts(choice, endpoint, config.server.model),
-        sampling=Sampling(ignore_eos=config.ignore_eos),
+        sampling=sampling,
         slo=config.slo,
         limits=config.limits,
         processes=config.processes,

@@ -17,7 +17,8 @@ from campaign.load.prompts import RandomIds
 from campaign.load.workload import Load
 from campaign.measurement import Measurement, run_script
 from campaign.model import find_device, read_model, shard
-from campaign.phases.profile import KIND, Capture, Config, Data
+from campaign.phases.profile import KIND
+from campaign.phases.profile_data import Capture, Config, Data
 from campaign.server import ServerRecord, ServerSpec, capture_profile
 from campaign.server.capture import CaptureProgress
 from campaign.trace import analyze

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
+from msgspec import UNSET
 
 from campaign import host
 from campaign.errors import ConfigError
-from campaign.load.arrivals import Arrival
+from campaign.load.arrivals import Arrival, Process
 from campaign.load.latency import Mean
 from campaign.load.plan import Limits
 from campaign.load.slo import Slo
@@ -30,16 +32,17 @@ def _configure(parameters: MacroParameters, context: Context) -> MacroConfig:
         raise ConfigError("macro: nothing to measure. Write e.g. input_tokens = [128] and concurrency = [1, 4].")
     if len(set(concurrency)) < len(concurrency) or len(set(lengths)) < len(lengths):
         raise ConfigError("macro: a value stands twice in input_tokens or concurrency. Leave one of them out.")
-    if parameters.arrival not in ("poisson", "gamma", "constant"):
-        raise ConfigError(f"macro: arrival = {parameters.arrival!r}: write poisson, gamma or constant.")
-    arrival = msgspec.convert({"process": parameters.arrival, "burstiness": parameters.burstiness}, type=Arrival)
+    if parameters.arrival not in get_args(Process):
+        raise ConfigError(f"macro: arrival = {parameters.arrival!r}: write {', '.join(get_args(Process))}.")
+    how = {"process": parameters.arrival, "burstiness": parameters.burstiness, "rate_from": parameters.rate_from}
+    usual = MacroParameters()
     return MacroConfig(
         server=context.server,
         input_tokens=lengths,
         output_tokens=parameters.output_tokens,
         concurrency=concurrency,
         rate=rates,
-        arrival=arrival,
+        arrival=msgspec.convert(how, type=Arrival),
         repeats=parameters.repeats,
         requests=parameters.requests,
         slo=msgspec.convert(msgspec.to_builtins(parameters.slo), type=Slo),
@@ -52,6 +55,10 @@ def _configure(parameters: MacroParameters, context: Context) -> MacroConfig:
         device=context.target.device,
         seed=parameters.seed,
         limits=Limits(idle_timeout_s=parameters.idle_timeout_s, deadline_s=parameters.cell_deadline_s),
+        api=parameters.api if parameters.api != usual.api else UNSET,
+        sampling=parameters.sampling if parameters.sampling != usual.sampling else UNSET,
+        turns=parameters.turns if parameters.turns != usual.turns else UNSET,
+        think_s=parameters.think_s if parameters.think_s != usual.think_s else UNSET,
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from campaign.load.arrivals import Arrival
 from campaign.load.cell import Cell, CellSummary
+from campaign.load.endpoint import Api
 from campaign.load.plan import Limits
 from campaign.load.slo import Slo
 from campaign.load.workload import Load
@@ -51,6 +55,15 @@ class MacroConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Seed of prompts and arrivals."""
     limits: Limits = Limits()
     """When the client gives up."""
+    # What a campaign did not ask for is not there, so that results from before these could be asked for stay current.
+    api: Api | UnsetType = UNSET
+    """The endpoint, where it is not completions."""
+    sampling: dict[str, float | int | bool | str] | UnsetType = UNSET
+    """Further fields of each body, where they are not a temperature of 0."""
+    turns: int | UnsetType = UNSET
+    """Turns of a session, where there are several."""
+    think_s: float | UnsetType = UNSET
+    """Pause between turns, where there is one."""
 
 
 class MacroPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,19 +93,21 @@ class MacroData(msgspec.Struct, frozen=True, kw_only=True):
 def points_of(config: MacroConfig) -> tuple[MacroPoint, ...]:
     """The grid, repeats outermost, so that a drift of the machine shows between repeats and not between cells."""
     points: list[MacroPoint] = []
+    common: dict[str, Any] = {"output_tokens": config.output_tokens, "turns": config.turns or 1}
+    common["think_s"] = config.think_s or 0.0
     for repeat in range(1, config.repeats + 1):
         for length in config.input_tokens:
             for slots in config.concurrency:
                 count = config.requests or max(2 * slots, 8)
-                load = Load(requests=count, input_tokens=length, output_tokens=config.output_tokens, concurrency=slots)
+                load = Load(requests=count, input_tokens=length, concurrency=slots, **common)
                 points.append(MacroPoint(key=f"i{length}-c{slots}-r{repeat}", load=load, repeat=repeat))
             for rate in config.rate:
                 load = Load(
                     requests=config.requests or max(16, round(10 * rate)),
                     input_tokens=length,
-                    output_tokens=config.output_tokens,
                     rate=rate,
                     arrival=config.arrival,
+                    **common,
                 )
                 points.append(MacroPoint(key=f"i{length}-q{rate:g}-r{repeat}", load=load, repeat=repeat))
     return tuple(points)

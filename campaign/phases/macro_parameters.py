@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 PositiveFloat = Annotated[float, msgspec.Meta(gt=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -34,7 +35,9 @@ class MacroParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     rate: tuple[PositiveFloat, ...] | PositiveFloat = ()
     """Requests a second, one open-loop cell each."""
     arrival: str = "poisson"
-    """poisson, gamma or constant."""
+    """poisson, gamma, constant, or ramp (the rate grows evenly from `rate_from` to the rate)."""
+    rate_from: NonNegative = 0.0
+    """Requests a second at the start of a ramp."""
     burstiness: PositiveFloat = 1.0
     """Shape of the gamma process; below 1 = bursts."""
     repeats: Positive = 3
@@ -47,6 +50,14 @@ class MacroParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Have answers go on to the asked length."""
     prompts: str = "auto"
     """auto (text where the server tokenises, else random ids), text, random, or the path of a JSONL file."""
+    api: Literal["completions", "chat"] = "completions"
+    """The endpoint; a chat's prompts are words, so that their lengths are only near the asked ones."""
+    sampling: dict[str, float | int | bool | str] = msgspec.field(default_factory=lambda: {"temperature": 0})
+    """Further fields of each request's body."""
+    turns: Positive = 1
+    """Turns of a session: each sends all before it, the server's answers too, and a new question."""
+    think_s: NonNegative = 0.0
+    """Pause between the turns of a session."""
     shared_prefix: Fraction = 0.0
     """Fraction of each prompt that all share."""
     processes: Positive = 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from campaign.load.cell import Cell, CellSummary
+from campaign.load.knee import knee_of
 from campaign.load.latency import Distribution, Mean
 from campaign.phases.macro_data import MacroConfig, MacroData
 
@@ -48,6 +48,14 @@ class MacroRow(msgspec.Struct, frozen=True, kw_only=True):
     """Median ITL over repeats."""
     itl_p95_ms: float | None
     """Mean of the repeats' p95; null from too few samples."""
+    chunk_gap_ms: float | None
+    """Median time between events over repeats; with one token an event it is the ITL."""
+    queue_ms: float | None
+    """From intended to actual send, median over repeats; open loop only."""
+    ttft_due_ms: float | None
+    """TTFT from the intended send, median over repeats; open loop only."""
+    e2el_due_ms: float | None
+    """E2EL from the intended send, median over repeats; open loop only."""
     tpot_ms: Mean
     """Mean TPOT over repeats."""
     e2el_ms: Mean
@@ -64,6 +72,8 @@ class MacroRow(msgspec.Struct, frozen=True, kw_only=True):
     """Prefix cache hits / queries."""
     acceptance_length: float | None
     """Tokens a step with speculation; null without."""
+    acceptance_by_position: tuple[float, ...]
+    """How often the draft's token at each position was accepted; empty without speculation."""
     prefill_tok_s: float | None
     """Prompt tokens a second of prefill, by the server's counters."""
     joules_per_token: float | None
@@ -119,13 +129,15 @@ class MacroView(msgspec.Struct, frozen=True, kw_only=True):
     single: MacroRow | None
     """The row of one request at a time."""
     knee: MacroRow | None
-    """Last row of rising concurrency before throughput gained less than half of what concurrency did."""
+    """Row from which on no step of concurrency gained half as much throughput as it asked for."""
     timestamps: str
     """kernel or reader."""
     raw_file: str
     """File with every request's raw times."""
     has_invalid: bool
     """Some repeat was left out."""
+    is_random: bool
+    """Some prompts were random token ids."""
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -175,6 +187,10 @@ def _row(summary: CellSummary, cells: Sequence[Cell], devices: int) -> MacroRow:
         ttft_p95_ms=p95(lambda c: c.ttft_ms),
         itl_ms=summary.itl_ms,
         itl_p95_ms=p95(lambda c: c.itl_ms),
+        chunk_gap_ms=mean(lambda c: c.chunk_gap_ms.p50),
+        queue_ms=mean(lambda c: c.queue_ms.p50),
+        ttft_due_ms=mean(lambda c: c.ttft_due_ms.p50),
+        e2el_due_ms=mean(lambda c: c.e2el_due_ms.p50),
         tpot_ms=summary.tpot_ms,
         e2el_ms=summary.e2el_ms,
         goodput_req_s=summary.goodput_req_s,
@@ -183,6 +199,7 @@ def _row(summary: CellSummary, cells: Sequence[Cell], devices: int) -> MacroRow:
         output_achieved=mean(lambda c: c.output_tokens_achieved),
         cache_hit_rate=mean(lambda c: c.server.cache_hit_rate),
         acceptance_length=mean(lambda c: c.server.acceptance_length),
+        acceptance_by_position=_by_position(valid),
         prefill_tok_s=mean(lambda c: c.server.prefill_tok_s),
         joules_per_token=mean(lambda c: c.joules_per_token),
         failed=sum(c.failed for c in cells),
@@ -196,6 +213,12 @@ def _row(summary: CellSummary, cells: Sequence[Cell], devices: int) -> MacroRow:
     )
 
 
+def _by_position(cells: Sequence[Cell]) -> tuple[float, ...]:
+    """Means over the cells with speculation, as far as all of them go."""
+    known = [cell.server.acceptance_by_position for cell in cells if cell.server.acceptance_by_position]
+    return tuple(sum(values) / len(values) for values in zip(*known, strict=False))
+
+
 def _notes(cells: Sequence[Cell]) -> tuple[str, ...]:
     notes = [note for cell in cells for note in cell.flags]
     notes += [f"repeat {c.repeat} left out: {c.client.why}" for c in cells if not c.client.valid]
@@ -203,22 +226,13 @@ def _notes(cells: Sequence[Cell]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-def knee_of(rows: Sequence[MacroRow]) -> MacroRow | None:
-    """The last row before the throughput gained less than half of what the concurrency gained; null without two rows.
-
-    Rows of the smallest prompt length, closed loop, headlines only.
-    """
-    closed = [r for r in rows if r.concurrency and r.is_headline and r.output_tok_s.mean]
-    if len(closed) < 2:
-        return None
-    shortest = min(r.input_tokens or 0 for r in closed)
+def _knee(rows: Sequence[MacroRow]) -> MacroRow | None:
+    """The row of the knee among the headlines of the smallest prompt length, closed loop."""
+    closed = [row for row in rows if row.concurrency and row.is_headline and row.output_tok_s.mean]
+    shortest = min((row.input_tokens or 0 for row in closed), default=0)
     ladder = sorted((r for r in closed if (r.input_tokens or 0) == shortest), key=lambda r: r.concurrency or 0)
-    for low, high in itertools.pairwise(ladder):
-        gain = (high.output_tok_s.mean or 0) / (low.output_tok_s.mean or 1)
-        step = (high.concurrency or 1) / (low.concurrency or 1)
-        if gain - 1 < (step - 1) / 2:
-            return low
-    return None
+    knee = knee_of([(row.concurrency or 0, row.output_tok_s.mean or 0.0) for row in ladder])
+    return next((row for row in ladder if row.concurrency == knee), None)
 
 
 def view_of(config: MacroConfig, data: MacroData, *, devices: int, is_cpu: bool) -> MacroView:
@@ -241,8 +255,9 @@ def view_of(config: MacroConfig, data: MacroData, *, devices: int, is_cpu: bool)
         server_tokens=sum(c.server.generation_tokens_delta or 0 for c in counted) if counted else None,
         best=max(headlines, key=lambda r: r.output_tok_s.mean or 0, default=None),
         single=next((r for r in headlines if r.concurrency == 1), None),
-        knee=knee_of(rows),
+        knee=_knee(rows),
         timestamps=", ".join(dict.fromkeys(c.client.timestamps for c in data.cells)),
         raw_file=data.raw_file,
         has_invalid=any(r.repeats_invalid for r in rows),
+        is_random=any(c.prompts.split(",")[0].endswith("random") for c in data.cells),
     )

@@ -10,12 +10,12 @@ import msgspec
 
 from campaign import schema
 from campaign.analysis.revisions import Move, moved
-from campaign.config import FILE_NAME
 from campaign.errors import ConfigError, UsageError
 from campaign.phases.kind import PhaseKind, Revision
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reading import read_revisions
 from campaign.schema import Quantity
+from campaign.store import FILE_NAME
 
 #: Facts whose difference makes numbers another thing: fact → prefixes of the quantities that it concerns ("" = all).
 IN_KIND: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,28 +12,26 @@ from campaign import schema
 from campaign.config import Config, duration_s
 from campaign.errors import ServerError
 from campaign.phases.kind import ServerAccess, ServerNeed
+from campaign.runner.ledger import Ledger
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reporting import Reporter, StopRequest
 from campaign.server import (
+    LivenessWatch,
     LoadProgress,
     PastLoad,
     ServerRecord,
     ServerSpec,
     attached_spec,
-    check_alive,
+    check_process,
     command_spec,
     ensure_ready,
-    is_alive,
     past_load,
     satisfies,
     stop,
     vllm_spec,
 )
 from campaign.server.vllm import split_url
-from campaign.state import CampaignState
 
-#: Between two looks at whether a server still works while a phase runs.
-CHECK_EVERY_S = 30.0
 #: So many past loads teach the ETA.
 KEPT_LOADS = 10
 
@@ -46,16 +44,12 @@ class ServerKeeper:
         campaign: OpenCampaign,
         reporter: Reporter,
         stop_request: StopRequest,
-        *,
-        state: Callable[[], CampaignState],
-        save: Callable[[CampaignState, str], None],
+        ledger: Ledger,
     ) -> None:
         self._campaign = campaign
         self._reporter = reporter
         self._stop_request = stop_request
-        self._state = state
-        self._save_state = save
-        self._checked_s = 0.0
+        self._ledger = ledger
 
     # What phases ask for
 
@@ -88,29 +82,21 @@ class ServerKeeper:
                 f"{record.url} has no profiler (no /start_profile). Start that server with --profiler-config, or leave "
                 "the profile phase out: python -m campaign skip profile"
             )
-        self._checked_s = time.monotonic()
         return self._access(record, need)
 
-    def complaint(self, need: ServerNeed) -> str | None:
-        """Why the server can no longer be measured, or None; looks now and then only.
+    @contextlib.contextmanager
+    def watched(self, need: ServerNeed) -> Iterator[Callable[[], str | None]]:
+        """While a phase runs: what to ask for a reason why its server can no longer be measured.
 
         While a profile is exported a healthy server answers nothing for minutes: there only its death counts, and
         the script's own deadlines.
         """
-        record = self.record()
-        if record is None or time.monotonic() - self._checked_s < CHECK_EVERY_S:
-            return None
-        self._checked_s = time.monotonic()
-        if need == "profiled":
-            return "the server died; see the end of its log" if self._is_dead(record) else None
-        try:
-            check_alive(record)
-        except ServerError as error:
-            return str(error)
-        return None
-
-    def _is_dead(self, record: ServerRecord) -> bool:
-        return record.kind == "managed" and not is_alive(record)
+        record = self.record() if need != "none" else None
+        if record is None:
+            yield lambda: None
+            return
+        with LivenessWatch(record, check=check_process if need == "profiled" else None) as watch:
+            yield lambda: str(watch.error) if watch.error else None
 
     def serves(self, need: ServerNeed) -> bool:
         """Whether the server that runs now is what such a phase needs, without another load."""
@@ -145,7 +131,7 @@ class ServerKeeper:
 
     def record(self) -> ServerRecord | None:
         """What is known of the server."""
-        known = self._state().server
+        known = self._ledger.state.server
         return msgspec.convert(known, ServerRecord) if known else None
 
     # What is shown and remembered
@@ -167,16 +153,16 @@ class ServerKeeper:
         )
 
     def _earlier_loads(self) -> list[PastLoad]:
-        return [msgspec.convert(load, PastLoad) for load in self._state().loads]
+        return [msgspec.convert(load, PastLoad) for load in self._ledger.state.loads]
 
     def _learn(self, record: ServerRecord) -> None:
         load = past_load(record)
         if load is not None:
-            loads = (*self._state().loads, schema.builtins(load))[-KEPT_LOADS:]
-            self._save_state(msgspec.structs.replace(self._state(), loads=loads), "load learnt")
+            loads = (*self._ledger.state.loads, schema.builtins(load))[-KEPT_LOADS:]
+            self._ledger.save(msgspec.structs.replace(self._ledger.state, loads=loads), "load learnt")
 
     def _save(self, record: ServerRecord, what: str) -> None:
-        self._save_state(msgspec.structs.replace(self._state(), server=schema.builtins(record)), what)
+        self._ledger.save(msgspec.structs.replace(self._ledger.state, server=schema.builtins(record)), what)
 
 
 def server_spec(campaign: OpenCampaign, *, is_profiled: bool = False) -> ServerSpec:

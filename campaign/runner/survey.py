@@ -101,11 +101,16 @@ def _phase(store: Store, entry: PhaseState, *, has_runner: bool) -> dict[str, An
             # A clock that was set back shows no time spent.
             eta_s = round(spent_s / done * (entry.points_total - done), 1) if spent_s > 0 else None
     return {
-        "id": entry.id, "kind": entry.kind, "status": status, "attempts": entry.attempts, "reason": reason,
+        "id": entry.id, "kind": entry.kind, "status": status, "attempts": _attempts(entry), "reason": reason,
         "points_done": min(done, entry.points_total), "points_total": entry.points_total,
         "started_at": entry.started_at or None, "duration_s": entry.duration_s or None, "eta_s": eta_s,
         "origin": entry.origin,
     }  # fmt: skip
+
+
+def _attempts(entry: PhaseState) -> int:
+    """Every attempt under the present inputs, interrupted ones among them."""
+    return max(0, entry.last_attempt - entry.carry_from + 1)
 
 
 def _count_lines(path: Path) -> int:

@@ -244,7 +244,7 @@ def write(
         store.save_written(name, text)
     for name in written.states:
         if name not in written.conflicts:
-            store.conflict_path(name).unlink(missing_ok=True)
+            files.remove(store.conflict_path(name))
     sections = {
         name: SectionState(state=_shown(name, outcome, written), text_hash=schema.content_hash(text.encode()))
         for name, outcome in written.states.items()

@@ -2,11 +2,11 @@
 
 from campaign.server.capture import CaptureProgress, capture_profile
 from campaign.server.care import ensure_ready
-from campaign.server.liveness import LivenessWatch, check_alive
+from campaign.server.liveness import LivenessWatch, check_alive, check_process
 from campaign.server.loads import PastLoad, past_load
 from campaign.server.log import LoadProgress, LogReader, RootCause, tail_text
 from campaign.server.presence import Presence, adopt, find, is_alive, satisfies
-from campaign.server.record import ServerRecord, read_record, write_record
+from campaign.server.record import ServerRecord
 from campaign.server.spec import ServerSpec
 from campaign.server.start import launch
 from campaign.server.stopping import stop
@@ -28,6 +28,7 @@ __all__ = [
     "attached_spec",
     "capture_profile",
     "check_alive",
+    "check_process",
     "command_spec",
     "ensure_ready",
     "find",
@@ -35,11 +36,9 @@ __all__ = [
     "launch",
     "make_tiny_model",
     "past_load",
-    "read_record",
     "satisfies",
     "stop",
     "tail_text",
     "vllm_spec",
     "wait_ready",
-    "write_record",
 ]

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from campaign.errors import ServerError
 from campaign.server import death, port, presence, probe
 from campaign.server.record import ServerRecord
 
-#: Silence that counts as a hang; with the pause between two looks it stays under a minute.
+#: Silence that counts as a hang; with the two looks that it takes to doubt, it stays under a minute.
 HANG_S = 45.0
-WATCH_INTERVAL_S = 10.0
+WATCH_INTERVAL_S = 6.0
+
+
+def check_process(record: ServerRecord) -> None:
+    """Raise `ServerError` where a server that we started has died; asks it nothing."""
+    if record.kind == "managed" and not presence.is_alive(record):
+        raise death.death_error(record)
 
 
 def check_alive(record: ServerRecord, *, timeout_s: float = HANG_S) -> None:
@@ -21,8 +28,7 @@ def check_alive(record: ServerRecord, *, timeout_s: float = HANG_S) -> None:
     While requests run, a further one would queue behind them and disturb what is measured: then any counter of
     work done that moves is a sign of life, and one that does not within `timeout_s` is a hang.
     """
-    if record.kind == "managed" and not presence.is_alive(record):
-        raise death.death_error(record)
+    check_process(record)
     end = time.monotonic() + timeout_s
     before = probe.counters(record, min(5.0, timeout_s)) or {}
     if before.get("vllm:num_requests_running", 0.0) > 0:
@@ -34,8 +40,7 @@ def check_alive(record: ServerRecord, *, timeout_s: float = HANG_S) -> None:
         if answer.is_answered:
             return
         problem = f"no completion within {timeout_s:.0f} s" if answer.is_timeout else answer.problem
-    if record.kind == "managed" and not presence.is_alive(record):
-        raise death.death_error(record)
+    check_process(record)
     is_port_open = port.accepts(record.host, record.port)
     raise ServerError(
         f"The server at {record.url} {'hangs' if is_port_open else 'is gone'}: {problem}. "
@@ -60,20 +65,42 @@ def _work_moves(record: ServerRecord, before: dict[str, float], end: float) -> b
     return False
 
 
+class WorkCheck:
+    """`check_alive`, but nothing is asked of a server that worked since the last look: that would disturb."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+
+    def __call__(self, record: ServerRecord) -> None:
+        """Look once; raises `ServerError` as `check_alive` does."""
+        check_process(record)
+        counters = probe.counters(record) or {}
+        seen = {name: counters[name] for name in _WORK if name in counters}
+        if seen and seen != self._seen:
+            self._seen = seen
+            return
+        check_alive(record)
+
+
 class LivenessWatch:
     """Looks at a server from a thread of its own while a phase runs: `with LivenessWatch(record) as watch: …`.
 
-    Not for the time of a profile: its export holds the engine, and a probe's request would be in the trace.
+    The check is `WorkCheck` where none is given. It is not for the time of a profile: the export holds the engine,
+    and a probe's request would be in the trace. `check_process` is.
     """
 
     def __init__(
-        self, record: ServerRecord, *, interval_s: float = WATCH_INTERVAL_S, timeout_s: float = HANG_S
+        self,
+        record: ServerRecord,
+        *,
+        interval_s: float = WATCH_INTERVAL_S,
+        check: Callable[[ServerRecord], None] | None = None,
     ) -> None:
         self.error: ServerError | None = None
         """What is wrong with the server, once something is."""
         self._record = record
         self._interval_s = interval_s
-        self._timeout_s = timeout_s
+        self._check = check or WorkCheck()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -89,7 +116,7 @@ class LivenessWatch:
     def _watch(self) -> None:
         while not self._is_over.wait(self._interval_s):
             try:
-                check_alive(self._record, timeout_s=self._timeout_s)
+                self._check(self._record)
             except ServerError as error:
                 if not self._is_over.is_set():
                     self.error = error

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from campaign import files, schema
-from campaign.errors import StateError
 from campaign.server.spec import ServerKind
 
 ServerState = Literal["starting", "loading", "ready", "stopping", "stopped", "failed"]
@@ -75,23 +72,6 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Processes that the kernel had killed for memory before the start."""
     failure: str = ""
     """Why it failed."""
-
-
-def read_record(path: Path) -> ServerRecord | None:
-    """The record kept in a file; None where there is none. Raises `StateError` where it cannot be read."""
-    try:
-        return schema.decode(path.read_bytes(), ServerRecord)
-    except FileNotFoundError:
-        return None
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise StateError(
-            f"{path}: {error}. Stop the server by hand if one runs, remove the file, and run again."
-        ) from error
-
-
-def write_record(path: Path, record: ServerRecord) -> None:
-    """Keep the record in a file, whole and on disk."""
-    files.write_atomic(path, schema.encode_pretty(record))
 
 
 def replace(record: ServerRecord, **changes: object) -> ServerRecord:

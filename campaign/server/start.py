@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import time
@@ -154,8 +153,7 @@ def _spawn(spec: ServerSpec, record: ServerRecord) -> ServerRecord:
         for folder in (spec.cwd, spec.profile_dir):
             if folder:
                 Path(folder).mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            note.unlink()
+        note.unlink(missing_ok=True)
         with log_path.open("ab") as log:
             child = subprocess.Popen(
                 ["/bin/sh", "-c", _WRAPPER, str(note), *command],

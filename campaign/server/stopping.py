@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from campaign import files
 from campaign.errors import ServerError
 from campaign.server import memory, port, presence, probe, process, start
 from campaign.server.record import ServerRecord, replace
@@ -49,8 +50,7 @@ def stop(
     _end_session(record)
     _check_port(record)
     _check_memory(record)
-    with contextlib.suppress(FileNotFoundError):
-        start.pid_path(record).unlink()
+    files.remove(start.pid_path(record))
     record = replace(record, state="stopped", pid=None, start_ticks=None, session=None, token="")
     save(record)
     return record

@@ -16,6 +16,7 @@ from campaign.trace import breakdown as reporting
 from campaign.trace import categories, result, skew, table
 from campaign.trace.annotations import announcements
 from campaign.trace.cpu import analyze_host
+from campaign.trace.devices import ranks_of
 from campaign.trace.events import Floats, Ints
 from campaign.trace.fallback import from_tables, reconcile, tables_in
 from campaign.trace.gpu import analyze_device
@@ -148,12 +149,13 @@ def _read_one(
     if is_sqlite(file):
         from campaign.trace.nsys import read_sqlite
 
-        return [analyze_device(trace, known, step_regex) for trace in read_sqlite(file)]
+        found = ranks_of(read_sqlite(file), step_regex)
+        return [analyze_device(trace, known, step_regex) for trace in found]
     trace = read_json(file, (lambda share: progress(str(file), share)) if progress is not None else None)
     if progress is not None:
         progress(str(file), 1.0)
     if len(trace.device):
-        return [analyze_device(trace, known, step_regex)]
+        return [analyze_device(one, known, step_regex) for one in ranks_of(trace, step_regex)]
     host = analyze_host(trace, known, step_regex)
     if host is None:
         return [f"{file.name}: {'; '.join(trace.problems) or 'no kernels and no step annotations'}"]
@@ -255,6 +257,7 @@ def _rank(rank: RankSteps, decode: result.Breakdown | None) -> result.Rank:
         problems=rank.problems,
         notes=rank.notes,
         device_name=rank.device_name,
+        device_number=rank.device_number,
         world_size=rank.world_size,
         steps_found_by=rank.found_by,
         outside_events=rank.outside,

@@ -31,6 +31,7 @@ class Announcement(NamedTuple):
 _SGLANG_KINDS: Final[dict[str, StepKind]] = {
     "DECODE": "decode",
     "VERIFY": "decode",
+    "TARGET_VERIFY": "decode",
     "EXTEND": "prefill",
     "MIXED": "mixed",
     "IDLE": "empty",

@@ -103,6 +103,8 @@ def _categories(table: StepRows) -> tuple[result.Category, ...]:
 
 
 def _kernels(table: StepRows) -> tuple[result.Kernel, ...]:
+    if not len(table.wall):
+        return ()
     found = []
     for (name, category), (ns, calls) in table.kernels.items():
         total, count = float(ns.mean()), float(calls.mean())

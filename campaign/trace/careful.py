@@ -12,7 +12,7 @@ from campaign.trace.events import NO_ID
 _LONGEST_EVENT: Final = 1 << 16
 _FIELD: Final = r'"{}"\s*:\s*"?(-?\d[\d.]*(?:[eE][-+]?\d+)?)"?\s*[,}}\s]'
 _NAME: Final = re.compile(r'"name"\s*:\s*"(.*?)"\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|s)"\s*:|\})', re.DOTALL)
-_NUMBERS: Final = {key: re.compile(_FIELD.format(key)) for key in ("ts", "dur", "tid", "correlation")}
+_NUMBERS: Final = {key: re.compile(_FIELD.format(key)) for key in ("ts", "dur", "pid", "tid", "correlation")}
 _DTYPE_BYTES: Final = {
     "bfloat16": 2, "half": 2, "float16": 2, "float": 4, "float32": 4, "double": 8, "int": 4, "long": 8,
     "byte": 1, "uint8": 1, "int8": 1, "bool": 1,
@@ -29,6 +29,10 @@ class Event(NamedTuple):
     duration_ns: int
     lane: int
     correlation: int
+    group: bytes
+    """Label before the device or process id, where a tool that merges files wrote one."""
+    place: int
+    """Device or process id."""
 
 
 class Collective(NamedTuple):
@@ -128,7 +132,17 @@ def _from_fields(fields: dict[str, Any]) -> Event | None:
     correlation = _integer(arguments.get("correlation")) if isinstance(arguments, dict) else None
     name = str(fields.get("name", "")).encode("utf-8", "replace")
     lane = _integer(fields.get("tid"))
-    return Event(name, start, duration, 0 if lane is None else lane, NO_ID if correlation is None else correlation)
+    group, place = _place(fields.get("pid"))
+    return Event(name, start, duration, lane or 0, NO_ID if correlation is None else correlation, group, place)
+
+
+def _place(value: object) -> tuple[bytes, int]:
+    """`0` → (no label, 0), `"[TP01] 0"` → ("[TP01]", 0)."""
+    match = re.search(r"(\d{1,9})\s*$", str(value))
+    if match is None:
+        return b"", 0
+    label = str(value)[: match.start()].strip() if isinstance(value, str) else ""
+    return label.encode("utf-8", "replace"), int(match.group(1))
 
 
 def _from_text(text: str) -> Event | None:
@@ -141,4 +155,5 @@ def _from_text(text: str) -> Event | None:
     lane = _integer(found["tid"].group(1)) if found["tid"] else None
     correlation = _integer(found["correlation"].group(1)) if found["correlation"] else None
     raw = name.group(1).encode("utf-8", "replace")
-    return Event(raw, start, duration, 0 if lane is None else lane, NO_ID if correlation is None else correlation)
+    _, place = _place(found["pid"].group(1) if found["pid"] else None)
+    return Event(raw, start, duration, lane or 0, NO_ID if correlation is None else correlation, b"", place)

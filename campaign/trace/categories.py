@@ -41,6 +41,14 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Composite:
+    """General ops in a row that are one operation."""
+
+    category: int
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True)
 class Table:
     """The ordered rules."""
 
@@ -48,6 +56,7 @@ class Table:
     rules: tuple[Rule, ...]
     wrappers: re.Pattern[str]
     places: tuple[Place, ...]
+    composites: tuple[Composite, ...]
     host_ops: re.Pattern[str]
 
     def category(self, name: str) -> int:
@@ -94,12 +103,17 @@ def _with_extra(extra: tuple[tuple[str, str], ...]) -> Table:
         )
         for place in shipped["placed"]
     )
+    composites = tuple(
+        Composite(CATEGORIES.index(one["category"]), re.compile(one["pattern"], re.VERBOSE))
+        for one in shipped["composite"]
+    )
     nothing = re.compile("$^")
     return Table(
         extra=tuple(_pair(category, pattern) for category, pattern in extra),
         rules=rules,
         wrappers=_joined(shipped["wrappers"]) or nothing,
         places=places,
+        composites=composites,
         host_ops=_joined(shipped["host_ops"]) or nothing,
     )
 
@@ -117,7 +131,7 @@ def _pair(category: str, pattern: str) -> tuple[int, re.Pattern[str]]:
         raise ConfigError(f"category {category!r}: pattern {pattern!r}: {error}. Write a Python pattern.") from error
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=2048)
 def bare_name(name: str) -> str:
     """The name without return type, template arguments and parameters: `void a::b<int>(int*)` → `a::b`."""
     text = name.replace("(anonymous namespace)", "anonymous")

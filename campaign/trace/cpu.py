@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from campaign.trace import composites
 from campaign.trace.annotations import announcements
 from campaign.trace.categories import CATEGORIES, COMMUNICATION, OTHER, Table
 from campaign.trace.events import Ints, Spans, Trace
@@ -16,70 +17,122 @@ from campaign.trace.steps import Step
 
 #: An op of the host alone: it moves no data and stands in no op that does.
 _HOSTS: Final = -1
+_COPY: Final = CATEGORIES.index("copy")
 _COMMUNICATION: Final = tuple(CATEGORIES.index(name) for name in COMMUNICATION)
 
 
 @dataclass(frozen=True)
-class _Ops:
+class Ops:
     """Ops of one thread with what nesting says about them."""
 
     spans: Spans
     self_ns: Ints
     category: Ints
+    """−1 for an op of the host alone."""
     is_call: Ints
     """1 where the op is a call of its category: the outermost of it, and no wait."""
+    parent: Ints
+    """The op that called it; −1 for none."""
 
 
-def analyze_host(trace: Trace, table: Table, step_regex: str | None) -> RankSteps | None:
-    """Steps and categories of a CPU-only trace; None where it has no step annotations (an API server's trace)."""
+@dataclass(frozen=True)
+class HostSteps:
+    """Announced steps of the thread that announces most."""
+
+    lane: int
+    steps: tuple[Step, ...]
+    """Without the empty ones."""
+    first_ns: Ints
+    wall_ns: Ints
+    """To the next annotation; `NO_WALL` where that is not known or empty."""
+    edges_ns: Ints
+    """Starts of all annotations, the empty ones too."""
+    number: Ints
+    """Per annotation the index into `steps`, −1 for an empty one; the last −1 is for what comes before the first."""
+
+
+def host_steps(trace: Trace, step_regex: str | None) -> HostSteps | None:
+    """Steps of a trace without device events; None where it has no step annotations."""
     known = announcements(trace.names, step_regex)
     chosen = trace.annotations.take(np.isin(trace.annotations.name, list(known)))
     if not len(chosen):
         return None
-    lane = int(np.bincount(np.unique(chosen.lane, return_inverse=True)[1]).argmax())
-    lane = int(np.unique(chosen.lane)[lane])
+    lanes, count = np.unique(chosen.lane, return_counts=True)
+    lane = int(lanes[count.argmax()])
     chosen = chosen.take(chosen.lane == lane)
     kinds = [known[n] for n in chosen.name.tolist()]
     rows = list(zip(kinds, chosen.start_ns.tolist(), chosen.duration_ns.tolist(), strict=True))
     announced = [Step(k.kind, k.batch, start, length) for k, start, length in rows]
     kept = [i for i, step in enumerate(announced) if step.kind != "empty"]
-    steps = tuple(announced[i] for i in kept)
-    wall = np.full(len(steps), NO_WALL, np.int64)
+    wall = np.full(len(kept), NO_WALL, np.int64)
     for row, index in enumerate(kept):
         if index + 1 < len(announced) and announced[index + 1].kind != "empty":
             wall[row] = int(chosen.start_ns[index + 1] - chosen.start_ns[index])
-    ops = _nested(trace.ops.take(trace.ops.lane == lane), trace.names, table)
     number = np.full(len(announced) + 1, -1, np.int64)
     number[kept] = np.arange(len(kept))
-    step = number[np.searchsorted(chosen.start_ns, ops.spans.start_ns, side="right") - 1]
-    return _tables(trace, ops, step, steps=steps, first=chosen.start_ns[kept], wall=wall)
+    steps = tuple(announced[i] for i in kept)
+    return HostSteps(lane, steps, chosen.start_ns[kept], wall, chosen.start_ns, number)
 
 
-def _nested(spans: Spans, names: Sequence[str], table: Table) -> _Ops:
-    """Self times and categories; an op of no category takes that of the op around it."""
+def analyze_host(trace: Trace, table: Table, step_regex: str | None) -> RankSteps | None:
+    """Steps and categories of a CPU-only trace; None where it has no step annotations (an API server's trace)."""
+    found = host_steps(trace, step_regex)
+    if found is None:
+        return None
+    ops = nested(trace.ops.take(trace.ops.lane == found.lane), trace.names, table)
+    step = found.number[np.searchsorted(found.edges_ns, ops.spans.start_ns, side="right") - 1]
+    return _tables(trace, ops, step, steps=found.steps, first=found.first_ns, wall=found.wall_ns)
+
+
+def nested(spans: Spans, names: Sequence[str], table: Table) -> Ops:
+    """Self times and categories; an op of no category takes that of the op around it, or of its row of siblings."""
     known = {i: table.category(names[i]) for i in np.unique(spans.name).tolist()}
     is_host = {i: table.host_ops.search(names[i]) is not None for i in known}
     is_counted = {i: table.is_counted(names[i]) for i in known}
     starts, ends = spans.start_ns.tolist(), spans.end_ns.tolist()
-    own = spans.duration_ns.copy()
-    category, is_call = np.full(len(spans), _HOSTS, np.int64), np.zeros(len(spans), np.int64)
-    stack: list[tuple[int, int, int]] = []
-    for index, name in enumerate(spans.name.tolist()):
-        while stack and stack[-1][0] <= starts[index]:
+    own, name_of = spans.duration_ns.copy(), spans.name.tolist()
+    category, is_call, parents = [_HOSTS] * len(spans), [0] * len(spans), [-1] * len(spans)
+    stack: list[int] = []
+    for index, name in enumerate(name_of):
+        while stack and ends[stack[-1]] <= starts[index]:
             stack.pop()
-        around = stack[-1][2] if stack else _HOSTS
+        around = category[stack[-1]] if stack else _HOSTS
         if stack:
-            own[stack[-1][1]] -= min(ends[index], stack[-1][0]) - starts[index]
+            parents[index] = stack[-1]
+            own[stack[-1]] -= min(ends[index], ends[stack[-1]]) - starts[index]
         mine = _HOSTS if is_host[name] else known[name]
         if mine in (_HOSTS, OTHER) and around not in (_HOSTS, OTHER):
             mine = around
         category[index] = mine
-        is_call[index] = mine != _HOSTS and mine == known[name] and mine != around and is_counted[name]
-        stack.append((ends[index], index, mine))
-    return _Ops(spans, own, category, is_call)
+        is_call[index] = int(mine != _HOSTS and mine == known[name] and mine != around and is_counted[name])
+        stack.append(index)
+    words = {
+        index: text
+        for index, name in enumerate(name_of)
+        if (text := composites.word(names[name], None if category[index] == _HOSTS else category[index])) is not None
+    }
+    _take_composites(parents, words, category, is_call=is_call, table=table)
+    return Ops(spans, own, np.array(category, np.int64), np.array(is_call, np.int64), np.array(parents, np.int64))
 
 
-def _tables(trace: Trace, ops: _Ops, step: Ints, *, steps: tuple[Step, ...], first: Ints, wall: Ints) -> RankSteps:
+def _take_composites(
+    parents: Sequence[int], words: dict[int, str], category: list[int], *, is_call: list[int], table: Table
+) -> None:
+    """Give the ops of each composite, with the general ops below them, its category; a composite is one call."""
+    is_open = [one in (_HOSTS, OTHER) for one in category]
+    taken: dict[int, int] = {}
+    for parent, siblings in composites.families(parents).items():
+        if parent in taken:
+            for index in siblings:
+                if category[index] in (_HOSTS, OTHER, _COPY):
+                    category[index], is_call[index], taken[index] = taken[parent], 0, taken[parent]
+        elif parent < 0 or is_open[parent]:
+            for mine, members in composites.find(siblings, words, table):
+                for turn, index in enumerate(members):
+                    category[index], is_call[index], taken[index] = mine, int(turn == 0), mine
+
+
+def _tables(trace: Trace, ops: Ops, step: Ints, *, steps: tuple[Step, ...], first: Ints, wall: Ints) -> RankSteps:
     worked = ops.category != _HOSTS
     inside = worked & (step >= 0)
     key = ops.spans.name * len(CATEGORIES) + ops.category
@@ -115,7 +168,7 @@ def _tables(trace: Trace, ops: _Ops, step: Ints, *, steps: tuple[Step, ...], fir
     )  # fmt: skip
 
 
-def _collectives(trace: Trace, ops: _Ops, pair: Ints, step: Ints, count: int) -> tuple[CollectiveCalls, ...]:
+def _collectives(trace: Trace, ops: Ops, pair: Ints, step: Ints, count: int) -> tuple[CollectiveCalls, ...]:
     """Calls with the wait that follows them: a call starts with its op and lasts as long as op and wait together."""
     calls = []
     is_comm = np.isin(ops.category, _COMMUNICATION)

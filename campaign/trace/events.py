@@ -12,12 +12,14 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-#: code, start, duration, name, lane, correlation
-Part: TypeAlias = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
+#: code, start, duration, name, lane, correlation, place
+Part: TypeAlias = tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]
 
 KERNEL, MEMCPY, MEMSET, LAUNCH, ANNOTATION, DEVICE_ANNOTATION, OP = range(1, 8)
 #: No correlation id was recorded.
 NO_ID = -1
+#: A place is group × this + device or process id.
+GROUP_SIZE = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Spans:
     """Joins a device event with its launch; -1 = none."""
     code: Ints
     """KERNEL, MEMCPY, …"""
+    place: Ints
+    """Device of a device event, process of a host event; of a file merged from several processes their group too."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -53,6 +57,7 @@ class Spans:
             self.lane[index],
             self.correlation[index],
             self.code[index],
+            self.place[index],
         )
 
     def sorted(self) -> Spans:
@@ -95,6 +100,10 @@ class Trace:
     collectives: tuple[CollectiveArguments, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ("",)
+    """Labels of the processes that a merged file holds."""
+    device_number: int | None = None
+    """Which device of the file this is; None where the file holds one only."""
     is_frontend: bool = False
     """Written by the API server: it has no steps."""
 
@@ -104,6 +113,7 @@ class Columns:
     """Events as they are found, piece by piece."""
 
     names: dict[bytes, int] = field(default_factory=dict)
+    groups: dict[bytes, int] = field(default_factory=lambda: {b"": 0})
     parts: list[Part] = field(default_factory=list)
     collectives: dict[tuple[int, int | None, int | None, str], int] = field(default_factory=dict)
     events: int = 0
@@ -118,6 +128,10 @@ class Columns:
         """Number of a name; the same for equal bytes."""
         return self.names.setdefault(raw, len(self.names))
 
+    def place_id(self, group: bytes, number: int) -> int:
+        """Place of a device or process id written plainly (`0`) or behind a label (`[TP01] 0`)."""
+        return self.groups.setdefault(group, len(self.groups)) * GROUP_SIZE + number % GROUP_SIZE
+
     def add(self, part: Part) -> None:
         """Append columns of equal length."""
         self.parts.append(part)
@@ -127,8 +141,8 @@ class Columns:
         """Everything added so far."""
         if not self.parts:
             empty = np.zeros(0, np.int64)
-            return Spans(empty, empty, empty, empty, empty, empty)
-        code, start, duration, name, lane, correlation = (
-            np.concatenate([part[i] for part in self.parts]) for i in range(6)
+            return Spans(empty, empty, empty, empty, empty, empty, empty)
+        code, start, duration, name, lane, correlation, place = (
+            np.concatenate([part[i] for part in self.parts]) for i in range(7)
         )
-        return Spans(start, duration, name, lane, correlation, code)
+        return Spans(start, duration, name, lane, correlation, code, place)

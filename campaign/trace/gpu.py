@@ -13,6 +13,7 @@ from campaign.trace import steps as step_finder
 from campaign.trace.categories import CATEGORIES, COMMUNICATION, Table
 from campaign.trace.events import CollectiveArguments, Flags, Ints, Spans, Trace
 from campaign.trace.idle import host_work, idle_by_reason
+from campaign.trace.launching import by_launching_op
 from campaign.trace.layer import layer_of, median_step
 from campaign.trace.neighbours import compiled_kernels, placed
 from campaign.trace.ranked import IDLE_REASONS, NO_WALL, CollectiveCalls, RankSteps
@@ -69,7 +70,7 @@ def analyze_device(trace: Trace, table: Table, step_regex: str | None) -> RankSt
         compiled=compiled_kernels(
             events.names, events.category_of_name, device, events.name, step=events.step, steps=len(steps)
         ),
-        layer=layer, layer_repeats=repeats, whole_ns=whole_ns,
+        device_number=trace.device_number, layer=layer, layer_repeats=repeats, whole_ns=whole_ns,
         whole_calls=np.bincount(category, minlength=len(CATEGORIES)),
         whole_span_ns=int(device.end_ns.max() - device.start_ns.min()) if len(device) else 0,
     )  # fmt: skip
@@ -79,10 +80,14 @@ def _placed(trace: Trace, found: StepTable, order: Ints, table: Table) -> tuple[
     used, dense = np.unique(trace.device.name, return_inverse=True)
     names = tuple(trace.names[i] for i in used)
     by_name = np.array([table.category(name) for name in names], np.int64)
-    category = placed(names, by_name, trace.device, dense, table)
+    category = placed(names, by_name, trace.device, dense, table)[dense]
+    category = by_launching_op(trace, found.launch_of_event, category, table)
+    # A name whose calls serve several categories is several names from here on.
+    pairs, pair = np.unique(dense * len(CATEGORIES) + category, return_inverse=True)
+    used, names = used[pairs // len(CATEGORIES)], tuple(names[i] for i in (pairs // len(CATEGORIES)).tolist())
     number = np.full(len(found.steps) + 1, step_finder.OUTSIDE, np.int64)
     number[order] = np.arange(len(order))
-    return used, _Placed(trace.device, dense, number[found.of_event], names, category)
+    return used, _Placed(trace.device, pair, number[found.of_event], names, pairs % len(CATEGORIES))
 
 
 def _windows(trace: Trace, found: StepTable, events: _Placed, first: Ints) -> tuple[Ints, Ints]:

@@ -1,4 +1,8 @@
-"""An nsys report exported to SQLite → one `Trace` a device: kernels, copies, runtime calls and NVTX ranges."""
+"""An nsys report exported to SQLite → one `Trace`: kernels, copies, runtime calls and NVTX ranges of every process.
+
+Tables and columns come and go with nsys' versions and options: what is missing is passed over and said. Device events
+carry `globalPid`, host events `globalTid`, whose upper bits are the process; correlation ids repeat between processes.
+"""
 
 from __future__ import annotations
 
@@ -6,146 +10,193 @@ import contextlib
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from campaign.errors import TraceError
 from campaign.trace import events
-from campaign.trace.events import NO_ID, Spans, Trace
+from campaign.trace.events import GROUP_SIZE, NO_ID, Spans, Trace
+from campaign.trace.read import plausible
 
-_GRAPH_TABLE: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _KERNEL_TABLE: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
-_RUNTIME_TABLE: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_COPIES: Final = (
+_GRAPH_TABLE: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+_GRAPH_NAME: Final = "CUDA graph (traced whole)"
+#: (table, code, name where the export tells none)
+_DEVICE_TABLES: Final = (
+    (_KERNEL_TABLE, events.KERNEL, "?"),
     ("CUPTI_ACTIVITY_KIND_MEMCPY", events.MEMCPY, "Memcpy"),
     ("CUPTI_ACTIVITY_KIND_MEMSET", events.MEMSET, "Memset"),
+    (_GRAPH_TABLE, events.KERNEL, _GRAPH_NAME),
 )
+_HOST_TABLES: Final = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
+#: copyKind of CUPTI → the words that torch's profiler uses.
+_COPY_KINDS: Final = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 #: Event types of NVTX ranges: push/pop and start/end.
 _NVTX_RANGES: Final = (59, 60)
-
-_Row = tuple[int, int, int, int, int, int]
+#: Bits of a globalTid below the process.
+_THREAD_BITS: Final = 24
+_INT64: Final = 1 << 63
+#: Columns whose absence costs something: it is said.
+_EXPECTED: Final = ("start", "end", "correlationId", "deviceId", "streamId", "globalTid")
 
 
 @dataclass
-class _Names:
-    number: dict[str, int] = field(default_factory=dict)
+class _Export:
+    """An open export and what was found in it so far."""
 
-    def of(self, text: object) -> int:
-        return self.number.setdefault(str(text), len(self.number))
+    connection: sqlite3.Connection
+    tables: frozenset[str]
+    strings: dict[int, str]
+    has_processes: bool
+    """Kernels say whose they are."""
+    problems: list[str] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+    groups: dict[int, int] = field(default_factory=dict)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    unreadable: int = 0
+
+    def name(self, text: object) -> int:
+        """Number of a name."""
+        return self.names.setdefault(str(text), len(self.names))
+
+    def columns(self, table: str) -> set[str]:
+        """Columns of a table."""
+        return {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}
+
+    def read(self, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Rows of a table; columns that it lacks are None and said, nothing where it has no times."""
+        if table not in self.tables:
+            return []
+        has = self.columns(table)
+        missing = [column for column in _EXPECTED if column in columns and column not in has]
+        if missing:
+            self.problems.append(f"{table} has no {', '.join(missing)}")
+        if not {"start", "end"} <= has:
+            return []
+        chosen = ", ".join(f'"{c}"' if c in has else f"NULL AS {c}" for c in columns)
+        rows = self.connection.execute(f"SELECT {chosen} FROM {table}")
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def place(self, whose: object, number: object) -> int:
+        """Place of a device or thread of the process in `globalPid` or `globalTid`."""
+        process = whose >> _THREAD_BITS if self.has_processes and isinstance(whose, int) else 0
+        group = self.groups.setdefault(process, len(self.groups))
+        return group * GROUP_SIZE + (number % GROUP_SIZE if isinstance(number, int) else 0)
+
+    def add(self, code: int, row: dict[str, Any], name: int, lane: object, place: int) -> None:
+        """Append an event; one without whole times is counted as unreadable."""
+        start, end, correlation = row["start"], row["end"], row.get("correlationId")
+        is_time = isinstance(start, int) and isinstance(end, int)
+        if not is_time or not -_INT64 <= end - start < _INT64:
+            self.unreadable += 1
+            return
+        identity = correlation if isinstance(correlation, int) else NO_ID
+        self.rows.append((code, start, end - start, name, lane if isinstance(lane, int) else 0, identity, place))
 
 
-def read_sqlite(path: Path) -> list[Trace]:
-    """One trace a device in the order of devices; raises `TraceError` where the file is no nsys export."""
+def read_sqlite(path: Path) -> Trace:
+    """Every device and process of an export as one trace; raises `TraceError` where the file is no nsys export."""
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             return _read(path, connection)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OverflowError) as error:
         raise TraceError(f"{path}: {error}. Export it again: nsys export --type sqlite REPORT.nsys-rep.") from error
 
 
-def _read(path: Path, connection: sqlite3.Connection) -> list[Trace]:
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
-    problems: list[str] = []
-    if _GRAPH_TABLE in tables and connection.execute(f"SELECT 1 FROM {_GRAPH_TABLE} LIMIT 1").fetchone():
-        problems.append(
-            "CUDA graphs were traced whole, their kernels are not in the report: "
-            "profile again with --cuda-graph-trace=node"
-        )
-    if _KERNEL_TABLE not in tables and not problems:
+def _read(path: Path, connection: sqlite3.Connection) -> Trace:
+    listed = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+    tables = frozenset(str(row[0]) for row in listed)
+    if not tables & {_KERNEL_TABLE, _GRAPH_TABLE}:
         raise TraceError(
             f"{path}: holds no kernels ({_KERNEL_TABLE}). Profile with --trace=cuda,nvtx and export again."
         )
-    names = _Names()
-    device = _device_rows(connection, tables, names, problems)
-    launches = _rows(_runtime_rows(connection, tables, names))
-    annotations = _rows(_nvtx_rows(connection, tables, names))
-    total = sum(len(rows) for rows in device.values()) + len(launches) + len(annotations)
-    known = tuple(names.number)
-    return [
-        Trace(
-            path=str(path), rank=number if len(device) > 1 else None, world_size=None,
-            base_ns=0, device_name=_device_name(connection, tables, number), events=total, names=known,
-            device=_rows(device[number]).sorted(), launches=launches.sorted(), ops=_rows([]),
-            annotations=annotations.sorted(), device_annotations=_rows([]), problems=tuple(problems),
-        )
-        for number in sorted(device)
-    ]  # fmt: skip
+    export = _Export(connection, tables, _strings(connection, tables), has_processes=False)
+    export.has_processes = "globalPid" in export.columns(_KERNEL_TABLE)
+    _add_device_events(export)
+    _add_host_events(export)
+    if export.unreadable:
+        export.problems.append(f"{export.unreadable} rows without whole times are left out")
+    table = np.array(export.rows, np.int64).reshape(-1, 7)
+    spans = plausible(Spans(*(table[:, i] for i in (1, 2, 3, 4, 5, 0, 6))), export.problems)
+    device = spans.take(np.isin(spans.code, (events.KERNEL, events.MEMCPY, events.MEMSET))).sorted()
+    return Trace(
+        path=str(path), rank=None, world_size=None, base_ns=_base_ns(export), device_name=_device_name(export, device),
+        events=len(export.rows) + export.unreadable, names=tuple(export.names), device=device,
+        launches=spans.take(spans.code == events.LAUNCH).sorted(), ops=spans.take(spans.code == events.OP),
+        annotations=spans.take(spans.code == events.ANNOTATION).sorted(),
+        device_annotations=spans.take(spans.code == events.DEVICE_ANNOTATION),
+        problems=tuple(export.problems), groups=_process_names(export),
+    )  # fmt: skip
 
 
-def _rows(rows: list[_Row]) -> Spans:
-    """Rows of (code, start, duration, name, lane, correlation)."""
-    table = np.array(rows, np.int64).reshape(-1, 6)
-    return Spans(table[:, 1], table[:, 2], table[:, 3], table[:, 4], table[:, 5], table[:, 0])
+def _strings(connection: sqlite3.Connection, tables: frozenset[str]) -> dict[int, str]:
+    if "StringIds" not in tables:
+        return {}
+    return {row[0]: str(row[1]) for row in connection.execute("SELECT id, value FROM StringIds")}
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+def _add_device_events(export: _Export) -> None:
+    columns = (
+        "start", "end", "deviceId", "streamId", "correlationId", "globalPid",
+        "demangledName", "shortName", "mangledName", "copyKind",
+    )  # fmt: skip
+    for table, code, label in _DEVICE_TABLES:
+        rows = export.read(table, columns)
+        if table == _GRAPH_TABLE and rows:
+            export.problems.append(
+                f"{len(rows)} CUDA graphs were traced whole, their kernels are not in the report: "
+                "profile again with --cuda-graph-trace=node"
+            )
+        for row in rows:
+            keys = (row["demangledName"], row["shortName"], row["mangledName"])
+            text = next((export.strings[key] for key in keys if key in export.strings), label)
+            if code == events.MEMCPY:
+                text = f"{label} {_COPY_KINDS.get(row['copyKind'], '')}".strip()
+            export.add(code, row, export.name(text), row["streamId"], export.place(row["globalPid"], row["deviceId"]))
 
 
-def _device_rows(
-    connection: sqlite3.Connection, tables: set[str], names: _Names, problems: list[str]
-) -> dict[int, list[_Row]]:
-    found: dict[int, list[_Row]] = {}
-    if _KERNEL_TABLE in tables:
-        has_demangled = "demangledName" in _columns(connection, _KERNEL_TABLE)
-        name = "k.demangledName" if has_demangled else "k.shortName"
-        query = (
-            f"SELECT k.start, k.end, k.deviceId, k.streamId, k.correlationId, s.value FROM {_KERNEL_TABLE} k "
-            f"LEFT JOIN StringIds s ON s.id = {name}"
-        )
-        for start, end, device, stream, correlation, text in connection.execute(query):
-            row = (events.KERNEL, start, end - start, names.of(text or "?"), stream, _id(correlation))
-            found.setdefault(device, []).append(row)
-    for table, code, label in _COPIES:
-        if table not in tables:
+def _add_host_events(export: _Export) -> None:
+    for table in _HOST_TABLES:
+        for row in export.read(table, ("start", "end", "globalTid", "correlationId", "nameId")):
+            name = export.name(export.strings.get(row["nameId"], "?"))
+            export.add(events.LAUNCH, row, name, _thread(row["globalTid"]), export.place(row["globalTid"], 0))
+    for row in export.read("NVTX_EVENTS", ("start", "end", "globalTid", "eventType", "text", "textId")):
+        text = row["text"] or export.strings.get(row["textId"])
+        if not text or row["end"] is None or row["eventType"] not in (*_NVTX_RANGES, None):
             continue
-        query = f"SELECT start, end, deviceId, streamId, correlationId FROM {table}"
-        for start, end, device, stream, correlation in connection.execute(query):
-            row = (code, start, end - start, names.of(label), stream, _id(correlation))
-            found.setdefault(device, []).append(row)
-    bad = sum(1 for rows in found.values() for row in rows if row[2] < 0)
-    if bad:
-        problems.append(f"{bad} events with negative durations are left out")
-    return {device: [row for row in rows if row[2] >= 0] for device, rows in found.items()}
+        place = export.place(row["globalTid"], 0)
+        export.add(events.ANNOTATION, row, export.name(text), _thread(row["globalTid"]), place)
 
 
-def _id(value: int | None) -> int:
-    return NO_ID if value is None else value
+def _thread(global_tid: object) -> int:
+    return global_tid & ((1 << _THREAD_BITS) - 1) if isinstance(global_tid, int) else 0
 
 
-def _runtime_rows(connection: sqlite3.Connection, tables: set[str], names: _Names) -> list[_Row]:
-    if _RUNTIME_TABLE not in tables:
-        return []
-    query = (
-        f"SELECT r.start, r.end, r.globalTid, r.correlationId, s.value FROM {_RUNTIME_TABLE} r "
-        "LEFT JOIN StringIds s ON s.id = r.nameId"
-    )
-    return [
-        (events.LAUNCH, start, max(0, end - start), names.of(text or "?"), (thread or 0) & 0xFFFFFF, _id(correlation))
-        for start, end, thread, correlation, text in connection.execute(query)
-    ]
+def _base_ns(export: _Export) -> int:
+    """The wall clock at the session's start, where the export tells it: it puts several nodes on one clock."""
+    table, column = "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"
+    if table not in export.tables or column not in export.columns(table):
+        return 0
+    row = export.connection.execute(f"SELECT {column} FROM {table}").fetchone()
+    return row[0] if row and isinstance(row[0], int) and abs(row[0]) < _INT64 >> 1 else 0
 
 
-def _nvtx_rows(connection: sqlite3.Connection, tables: set[str], names: _Names) -> list[_Row]:
-    if "NVTX_EVENTS" not in tables:
-        return []
-    has_id = "textId" in _columns(connection, "NVTX_EVENTS")
-    text = "COALESCE(n.text, s.value)" if has_id else "n.text"
-    join = "LEFT JOIN StringIds s ON s.id = n.textId" if has_id else ""
-    query = (
-        f"SELECT n.start, n.end, n.globalTid, {text} FROM NVTX_EVENTS n {join} "
-        f"WHERE n.end IS NOT NULL AND n.eventType IN {_NVTX_RANGES}"
-    )
-    return [
-        (events.ANNOTATION, start, max(0, end - start), names.of(label), (thread or 0) & 0xFFFFFF, NO_ID)
-        for start, end, thread, label in connection.execute(query)
-        if label
-    ]
-
-
-def _device_name(connection: sqlite3.Connection, tables: set[str], device: int) -> str:
-    if "TARGET_INFO_GPU" not in tables or not {"id", "name"} <= _columns(connection, "TARGET_INFO_GPU"):
+def _device_name(export: _Export, device: Spans) -> str:
+    table = "TARGET_INFO_GPU"
+    if table not in export.tables or not {"id", "name"} <= export.columns(table) or not len(device):
         return ""
-    row = connection.execute("SELECT name FROM TARGET_INFO_GPU WHERE id = ?", (device,)).fetchone()
-    return str(row[0]) if row else ""
+    names = dict(export.connection.execute(f"SELECT id, name FROM {table}").fetchall())
+    numbers = np.unique(device.place % GROUP_SIZE).tolist()
+    found = {str(names[number]) for number in numbers if number in names}
+    return ", ".join(sorted(found or set(map(str, list(names.values())[:1]))))
+
+
+def _process_names(export: _Export) -> tuple[str, ...]:
+    """By group: the process's name, whose number is a rank in engines that name their workers."""
+    names: dict[int, str] = {}
+    if "PROCESSES" in export.tables and {"globalPid", "name"} <= export.columns("PROCESSES"):
+        rows = export.connection.execute("SELECT globalPid, name FROM PROCESSES").fetchall()
+        names = {row[0] >> _THREAD_BITS: str(row[1]) for row in rows if isinstance(row[0], int) and row[1] is not None}
+    return tuple(names.get(process, "") for process in export.groups) or ("",)

@@ -69,6 +69,8 @@ class RankSteps:
     compiled: tuple[CompiledKernel, ...] = ()
     layer: tuple[LayerKernel, ...] = ()
     layer_repeats: int = 0
+    device_number: int | None = None
+    """Which device of a file of several."""
     whole_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """Per category, over the whole trace (also where no steps were found)."""
     whole_calls: Ints = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -101,7 +101,7 @@ def _trace(path: Path, columns: Columns, edges: _Edges, problems: list[str]) -> 
         problems.append(f"{columns.lost} of {columns.wanted} events could not be read and are left out")
     if columns.kept + columns.lost != columns.wanted:
         problems.append(f"{columns.wanted} events announced, {columns.kept + columns.lost} accounted for")
-    spans = _filtered(columns.spans(), problems)
+    spans = plausible(columns.spans(), problems)
     distributed = edges.value("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     devices = edges.value("deviceProperties")
@@ -128,6 +128,7 @@ def _trace(path: Path, columns: Columns, edges: _Edges, problems: list[str]) -> 
         collectives=tuple(CollectiveArguments(*key) for key in columns.collectives),
         problems=tuple(problems),
         notes=tuple(notes),
+        groups=tuple(raw.decode("utf-8", "replace") for raw in columns.groups),
         is_frontend=".async_llm." in path.name,
     )
 
@@ -136,7 +137,12 @@ def _rank(path: Path, distributed: dict[str, Any]) -> int | None:
     rank = _integer(distributed.get("rank"))
     if rank is not None:
         return rank
-    found = _RANK_IN_NAME.findall(path.name)
+    return rank_in(path.name)
+
+
+def rank_in(label: str) -> int | None:
+    """The rank that a file's name or a process label tells; None where none."""
+    found = _RANK_IN_NAME.findall(label)
     return int(found[-1]) if found else None
 
 
@@ -150,7 +156,7 @@ def _decoded(raw: bytes) -> str:
     return text
 
 
-def _filtered(spans: Spans, problems: list[str]) -> Spans:
+def plausible(spans: Spans, problems: list[str]) -> Spans:
     """Without impossible times and exact duplicates; what is dropped is counted."""
     if not len(spans):
         return spans
@@ -181,11 +187,12 @@ def _longest_possible(spans: Spans) -> int:
 
 def _repeats(spans: Spans) -> Flags:
     """Which events have an equal before them: same time, name, lane and correlation. Host ops are left alone."""
-    order = np.lexsort((spans.correlation, spans.lane, spans.name, spans.code, spans.duration_ns, spans.start_ns))
+    columns = (
+        spans.place, spans.correlation, spans.lane, spans.name, spans.code, spans.duration_ns, spans.start_ns,
+    )  # fmt: skip
+    order = np.lexsort(columns)
     is_same = np.ones(len(order) - 1, bool) if len(order) else np.zeros(0, bool)
-    for column in (
-        spans.start_ns, spans.duration_ns, spans.name, spans.lane, spans.correlation, spans.code,
-    ):  # fmt: skip
+    for column in columns:
         values = column[order]
         is_same &= values[1:] == values[:-1]
     again = np.zeros(len(order), bool)

@@ -216,6 +216,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     device_name: str = ""
+    device_number: int | None = None
+    """Number of the GPU, where one file holds the kernels of several; null where it holds one only."""
     world_size: int | None = None
     steps_found_by: str = ""
     """annotations, device annotations, graph launches, repeating kernels, or none."""

@@ -60,12 +60,14 @@ def scan_piece(buffer: bytes, size: int, columns: Columns) -> None:
     start, start_ok = _thousandths(data, _value_at(data, quotes[head + 13]), _TIME_WIDTH, is_whole)
     duration, duration_ok = _thousandths(data, _value_at(data, quotes[head + 15]), _TIME_WIDTH, is_whole)
     lane, lane_ok = _thousandths(data, _value_at(data, quotes[head + 11]), _ID_WIDTH, is_whole)
-    is_good = is_whole & start_ok & duration_ok & lane_ok
+    place, place_ok = _thousandths(data, _value_at(data, quotes[head + 9]), _ID_WIDTH, is_whole)
+    is_good = is_whole & start_ok & duration_ok & lane_ok & place_ok
     good = np.flatnonzero(is_good)
     correlation = _correlations(data, quotes, c_index, anchors)
     name = _names(buffer, columns, quotes[head[good] + 6] + 1, quotes[head[good] + 7])
     kinds = code[wanted[good]].astype(np.int64)
-    columns.add((kinds, start[good], duration[good], name, lane[good] // 1000, correlation[wanted[good]]))
+    lane, place = lane[good] // 1000, place[good] // 1000
+    columns.add((kinds, start[good], duration[good], name, lane, correlation[wanted[good]], place))
     left = wanted[~is_good]
     if len(left):
         _scan_carefully(buffer[:size], columns, quotes[anchors], code=code, left=left)
@@ -185,7 +187,7 @@ def _names(buffer: bytes, columns: Columns, start: Ints, stop: Ints) -> Ints:
 
 def _scan_carefully(piece: bytes, columns: Columns, positions: Ints, *, code: npt.NDArray[np.int8], left: Ints) -> None:
     """Event by event what the fast path could not take; what cannot be read at all is counted as lost."""
-    rows: list[tuple[int, int, int, int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     for index in left.tolist():
         limit = int(positions[index + 1]) if index + 1 < len(positions) else len(piece)
         event = careful.read_event(piece, int(positions[index]), limit)
@@ -194,10 +196,12 @@ def _scan_carefully(piece: bytes, columns: Columns, positions: Ints, *, code: np
             columns.lost += 1
             continue
         name = columns.name_id(event.name)
-        rows.append((int(code[index]), event.start_ns, event.duration_ns, name, event.lane, event.correlation))
+        place = columns.place_id(event.group, event.place)
+        rows.append((int(code[index]), event.start_ns, event.duration_ns, name, event.lane, event.correlation, place))
     if rows:
         table = np.array(rows, np.int64)
-        columns.add((table[:, 0], table[:, 1], table[:, 2], table[:, 3], table[:, 4], table[:, 5]))
+        code_, start, duration, name_, lane, correlation, place_ = table.T
+        columns.add((code_, start, duration, name_, lane, correlation, place_))
 
 
 def _owned_collectives(piece: bytes, columns: Columns, positions: Ints, owners: Ints) -> None:

@@ -157,4 +157,4 @@ def _merged(spans: Spans) -> Spans:
     first = np.flatnonzero(is_first)
     merged = spans.take(first)
     end = np.maximum.reduceat(spans.end_ns, first)
-    return Spans(merged.start_ns, end - merged.start_ns, merged.name, merged.lane, merged.correlation, merged.code)
+    return replace(merged, duration_ns=end - merged.start_ns)

@@ -10,7 +10,7 @@ import pytest
 from campaign import schema
 from campaign.analysis import Facts, Hypothesis, Synthesis, synthesize
 from campaign.config import PlannerTable
-from campaign.phases import profile
+from campaign.phases import profile, profile_data
 from campaign.phases.kind import Context, Material, Row, ServerAccess, Target
 from campaign.planner import propose
 from campaign.schema import Quantity, Result
@@ -24,18 +24,18 @@ BELIEF = Hypothesis(
 
 def _quantities(folder: str, expected_calls: int, tensor_parallel: int) -> tuple[Quantity, ...]:
     analysis = analyze([TRACES / folder], processes=1)
-    capture = profile.Capture(
+    capture = profile_data.Capture(
         batch=1, traces=(), trace_bytes=0, unprofiled_tpot_ms=None, stop_s=0.0, analysis=analysis
     )  # fmt: skip
     target = Target(model="m", config_path="", tensor_parallel=tensor_parallel)
-    config = profile.Config(
+    config = profile_data.Config(
         target=target, server=ServerAccess(), batch=(1,), steps=50, input_tokens=128,
-        expected=profile.Expected(allreduces_per_step=expected_calls),
+        expected=profile_data.Expected(allreduces_per_step=expected_calls),
     )  # fmt: skip
     result = Result(
         kind="profile", script_version=1, command=(), started_at="", finished_at="", duration_s=1.0,
         config=msgspec.Raw(schema.encode(config)),
-        data=msgspec.Raw(schema.encode(profile.Data(captures=(capture,)))),
+        data=msgspec.Raw(schema.encode(profile_data.Data(captures=(capture,)))),
     )  # fmt: skip
     assert profile.KIND.analyze is not None
     return profile.KIND.analyze(result, Context(target=target)).quantities

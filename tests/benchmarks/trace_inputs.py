@@ -20,22 +20,38 @@ _PLACES = {
 
 
 def make(folder: Path, *, ranks: int, megabytes: float, is_gzip: bool) -> Path:
-    """Write traces of about so many (uncompressed) megabytes a rank and `truth.json`; returns the folder."""
-    if (folder / "truth.json").exists():
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    steps = max(4, round(megabytes / 1.17))
-    run = generator.simulate(Shape(seed=1, ranks=ranks, layers=61, steps=steps, slow_rank=3 % ranks, prefill_every=40))
+    """Write `traces/` of about so many (uncompressed) megabytes a rank and `truth.json`; returns the folder."""
+    if (folder / "truth.json").exists() and (folder / "traces").exists():
+        known = json.loads((folder / "truth.json").read_text())
+        if abs(known["megabytes"] / ranks - megabytes) < 0.05 * megabytes:
+            return folder
+    (folder / "traces").mkdir(parents=True, exist_ok=True)
+    run = _run(ranks, _steps_for(megabytes))
     truth: dict[str, Any] = {"ranks": [], "megabytes": 0.0, "slow_rank": run.shape.slow_rank}
     for rank in range(ranks):
-        rows = _with_stacks(generator.chrome_events(run, rank), run, rank)
-        text = generator.render(rows, generator.header(run, rank), "lines").encode()
-        path = folder / f"rank{rank}.1.pt.trace.json{'.gz' if is_gzip else ''}"
+        text = _text(run, rank)
+        path = folder / "traces" / f"rank{rank}.1.pt.trace.json{'.gz' if is_gzip else ''}"
         path.write_bytes(gzip.compress(text, 5) if is_gzip else text)
         truth["megabytes"] += len(text) / 1e6
         truth["ranks"].append(_busy(run, rank))
     (folder / "truth.json").write_text(json.dumps(truth))
     return folder
+
+
+def _run(ranks: int, steps: int) -> Run:
+    shape = Shape(seed=1, ranks=ranks, layers=61, steps=steps, slow_rank=3 % ranks, prefill_every=40)
+    return generator.simulate(shape)
+
+
+def _text(run: Run, rank: int) -> bytes:
+    rows = _with_stacks(generator.chrome_events(run, rank), run, rank)
+    return generator.render(rows, generator.header(run, rank), "lines").encode()
+
+
+def _steps_for(megabytes: float) -> int:
+    """How many steps make a file of this size: measured on two short ones."""
+    few, more = (len(_text(_run(1, steps), 0)) / 1e6 for steps in (4, 12))
+    return max(4, round(4 + (megabytes - few) * 8 / (more - few)))
 
 
 def _with_stacks(rows: list[dict[str, Any]], run: Run, rank: int) -> list[dict[str, Any]]:

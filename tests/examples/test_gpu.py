@@ -16,7 +16,7 @@ from campaign.runner.writing import document_path, write
 EXAMPLES = Path(__file__).resolve().parents[2] / "doc" / "examples"
 
 
-@pytest.mark.parametrize("name", ["h200-qwen3-30b-a3b", "h200-kimi-mini-int4"])
+@pytest.mark.parametrize("name", ["h200-qwen3-30b-a3b", "h200-kimi-mini-int4", "h200x2-qwen3-30b-a3b"])
 def test_golden__gpu_example_is_what_its_results_say(tmp_path: Path, name: str) -> None:
     copy = tmp_path / name
     shutil.copytree(EXAMPLES / name, copy)

@@ -1,7 +1,8 @@
 """Fuzz target of the trace reader: any bytes give an analysis or one clear error, never another exception.
 
-Needs atheris (`pip install atheris`); run `python -m tests.fuzz.fuzz_trace CORPUS -max_total_time=3600 -timeout=20`.
-An empty CORPUS folder is filled with small traces first. Inputs that crash are kept in `tests/fuzz/found`, where
+Needs atheris (`pip install atheris`); run `python -m tests.fuzz.slices CORPUS --minutes 60`, which calls
+`python -m tests.fuzz.fuzz_trace CORPUS -max_total_time=240 -timeout=20` again and again. Small traces of every kind are
+put into the CORPUS folder first. Inputs that crash are kept in `tests/fuzz/found`, where
 `tests/trace/test_fuzz.py` reads them ever after.
 """
 
@@ -16,7 +17,8 @@ from pathlib import Path
 
 from campaign.errors import TraceError
 from campaign.trace import analyze
-from tests.trace import generator
+from tests.trace import eager, generator
+from tests.trace.files import merged, one_process, write_sqlite
 from tests.trace.generator import LAYOUTS, Shape
 
 _TARGET = Path(tempfile.gettempdir()) / f"fuzz-{os.getpid()}.json"
@@ -44,6 +46,12 @@ def seeds() -> list[bytes]:
         run = generator.simulate(Shape(seed=number, steps=5, layers=1, ranks=1, is_graph=number % 2 == 0))
         text = generator.render(generator.chrome_events(run, 0), generator.header(run, 0), layout).encode()
         found += [text, gzip.compress(text)]
+    pair = generator.simulate(Shape(seed=7, steps=4, layers=1, ranks=2, has_fragment=False))
+    head = generator.header(pair, 0)
+    found += [generator.render(rows, head, "dump").encode() for rows in (one_process(pair), merged(pair))]
+    found += [eager.simulate(3, on_gpu=on_gpu, steps=3).text.encode() for on_gpu in (False, True)]
+    with tempfile.TemporaryDirectory() as folder:
+        found.append(write_sqlite(pair, Path(folder) / "report.sqlite").read_bytes())
     return found
 
 
@@ -80,9 +88,8 @@ def main() -> None:
     corpus = next((Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")), None)
     if corpus is not None:
         corpus.mkdir(parents=True, exist_ok=True)
-        if not any(corpus.iterdir()):
-            for number, data in enumerate(seeds()):
-                (corpus / f"seed-{number}").write_bytes(data)
+        for number, data in enumerate(seeds()):
+            (corpus / f"seed-{number}").write_bytes(data)
     atheris.instrument_all()
     atheris.Setup(sys.argv, check)
     atheris.Fuzz()

@@ -16,7 +16,7 @@ from campaign.phases.collectives_data import CollectivesConfig, CollectivesData
 from campaign.phases.gemm_data import GemmData
 from campaign.phases.kind import Analysis
 from campaign.phases.macro_data import MacroData
-from campaign.phases.profile import Data as ProfileData
+from campaign.phases.profile_data import Data as ProfileData
 from campaign.runner.importing import read_imports
 from campaign.runner.opening import OpenCampaign
 from campaign.schema import Result

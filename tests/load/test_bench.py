@@ -26,16 +26,17 @@ from campaign.load.slo import Slo
 from campaign.load.summary import Asked, cell_of, summarize
 from campaign.load.wire import Wire
 from campaign.load.workload import Load, plan_of
-from tests.load.conftest import PacedServer, ahead_of_others
+from tests.load.conftest import ahead_of_others
 from tests.load.test_truth import compared_ms, plan
+from tests.load.truth import TruthServer
 
 
-def bench(server: PacedServer, model: str, **options: object) -> Bench:
+def bench(server: TruthServer, model: str, **options: object) -> Bench:
     """A bench of random ids."""
     return Bench(server.endpoint(), model, RandomIds, limits=Limits(idle_timeout_s=5), **options)  # type: ignore[arg-type]
 
 
-def test_bench__several_processes_see_the_same_truth(paced: PacedServer) -> None:
+def test_bench__several_processes_see_the_same_truth(paced: TruthServer) -> None:
     given = plan("itl=5000", concurrency=9, requests=27, output=20)
     shares = run_plan(given, paced.endpoint(), processes=3)
     assert len(shares) == 3
@@ -49,7 +50,7 @@ def test_bench__several_processes_see_the_same_truth(paced: PacedServer) -> None
     assert cell.concurrency_peak == 9
 
 
-def test_bench__https_with_reader_stamps(make_server: Callable[..., PacedServer], tmp_path: Path) -> None:
+def test_bench__https_with_reader_stamps(make_server: Callable[..., TruthServer], tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
     subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
@@ -68,7 +69,7 @@ def test_bench__https_with_reader_stamps(make_server: Callable[..., PacedServer]
         distrustful.run_cell(Load(requests=1, input_tokens=1, output_tokens=1, concurrency=1))
 
 
-def test_bench__reader_stamps_where_the_kernel_gives_none(paced: PacedServer) -> None:
+def test_bench__reader_stamps_where_the_kernel_gives_none(paced: TruthServer) -> None:
     endpoint = paced.endpoint(has_kernel_stamps=False)
     load = Load(requests=4, input_tokens=8, output_tokens=10, concurrency=2)
     cell = Bench(endpoint, "itl=5000", RandomIds).run_cell(load).cell
@@ -78,7 +79,7 @@ def test_bench__reader_stamps_where_the_kernel_gives_none(paced: PacedServer) ->
     assert cell.itl_ms.mean == pytest.approx(5.0, rel=0.3)
 
 
-def test_bench__a_late_reader_does_not_move_the_kernels_stamps(paced: PacedServer) -> None:
+def test_bench__a_late_reader_does_not_move_the_kernels_stamps(paced: TruthServer) -> None:
     """The naive client's fault: its own pauses in what it reports. Every read here waits 3 ms for its turn."""
     given = plan("itl=20000", concurrency=2, requests=2, output=25)
     with ahead_of_others(0, paced.process.pid):
@@ -111,16 +112,16 @@ def run_slowly(given: Plan, endpoint: Endpoint) -> Share:
     return share_of(run, records, time.process_time())
 
 
-def test_bench__api_key_comes_from_the_environment(paced: PacedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench__api_key_comes_from_the_environment(paced: TruthServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "secret")
     endpoint = endpoint_of(paced.url + "/v1/", api_key_env="MY_KEY")
     Bench(endpoint, "m", RandomIds).run_cell(Load(requests=1, input_tokens=1, output_tokens=1, concurrency=1))
-    assert "authorization: Bearer secret" in paced.get("/sent")["head"]
+    assert "authorization: Bearer secret" in paced.truth().head
     with pytest.raises(UsageError, match="NO_KEY"):
         endpoint_of(paced.url, api_key_env="NO_KEY")
 
 
-def test_bench__cancelled_streams_are_neither_done_nor_failed(paced: PacedServer) -> None:
+def test_bench__cancelled_streams_are_neither_done_nor_failed(paced: TruthServer) -> None:
     given = plan("itl=2000", concurrency=2, requests=6, output=50)
     cut = tuple(msgspec.structs.replace(r, cancel_after_reads=8) for r in given.requests)
     outcome = bench(paced, "x").run_prepared(msgspec.structs.replace(given, requests=cut), Asked(concurrency=2))
@@ -132,7 +133,7 @@ def test_bench__cancelled_streams_are_neither_done_nor_failed(paced: PacedServer
     assert cell.output_tok_s is not None
 
 
-def test_bench__sessions_wait_for_their_answers(paced: PacedServer) -> None:
+def test_bench__sessions_wait_for_their_answers(paced: TruthServer) -> None:
     load = Load(requests=3, input_tokens=4, output_tokens=5, concurrency=2, turns=3, think_s=0.05)
     outcome = bench(paced, "itl=1000").run_cell(load)
     by_index = {r.index: r for r in outcome.records}
@@ -145,7 +146,7 @@ def test_bench__sessions_wait_for_their_answers(paced: PacedServer) -> None:
             assert now.input_tokens == 4 + 9 * turn
 
 
-def test_bench__a_server_that_cannot_hold_the_load_is_said_so(paced: PacedServer) -> None:
+def test_bench__a_server_that_cannot_hold_the_load_is_said_so(paced: TruthServer) -> None:
     load = Load(requests=16, input_tokens=4, output_tokens=20, concurrency=8)
     limited = bench(paced, "itl=5000;slots=2", scrape_interval_s=0.1).run_cell(load).cell
     held = bench(paced, "itl=5000", scrape_interval_s=0.1).run_cell(load).cell
@@ -156,12 +157,12 @@ def test_bench__a_server_that_cannot_hold_the_load_is_said_so(paced: PacedServer
     assert limited.ttft_ms.p50 > 10 * held.ttft_ms.p50
 
 
-def test_bench__warms_up_at_the_cells_own_concurrency_until_two_rounds_agree(paced: PacedServer) -> None:
+def test_bench__warms_up_at_the_cells_own_concurrency_until_two_rounds_agree(paced: TruthServer) -> None:
     said: list[str] = []
     load = Load(requests=10, input_tokens=4, output_tokens=10, concurrency=5)
     warm = Bench(paced.endpoint(), "itl=5000", RandomIds, say=said.append)
     cells = [warm.run_cell(load, repeat).cell for repeat in (1, 2)]
-    sent = len(paced.get("/sent")["bodies"]) - 2 * 10
+    sent = len(paced.bodies()) - 2 * 10
     rounds, rest = divmod(sent, 5)
     assert rest == 0 and 2 <= rounds <= 5
     assert said == [f"warm after {rounds} rounds"] or all("warm-up" in cell.flags[0] for cell in cells)
@@ -178,24 +179,25 @@ def test_energy__counts_only_where_the_server_runs() -> None:
     assert energy.joules_between(2.0, 5.0) == 3.0
 
 
-def test_bench__short_answers_are_flagged(paced: PacedServer) -> None:
+def test_bench__short_answers_are_flagged(paced: TruthServer) -> None:
     cell = bench(paced, "stop=3").run_cell(Load(requests=2, input_tokens=4, output_tokens=9, concurrency=1)).cell
     assert cell.output_tokens_achieved == 3
     assert any("ended before the asked length" in flag for flag in cell.flags)
 
 
-def test_bench__a_cell_bound_by_its_client_is_run_again_with_more_processes(paced: PacedServer) -> None:
-    """With reader stamps one process cannot follow 32 streams without a pause to a tenth of their pace."""
+def test_bench__a_cell_bound_by_its_client_is_run_again_with_more_processes(paced: TruthServer) -> None:
+    """With reader stamps one process cannot follow 64 streams without a pause to a tenth of their pace."""
     said: list[str] = []
     endpoint = paced.endpoint(has_kernel_stamps=False)
-    load = Load(requests=64, input_tokens=4, output_tokens=40, concurrency=32)
-    cell = Bench(endpoint, "itl=200", RandomIds, say=said.append).run_cell(load).cell
+    load = Load(requests=128, input_tokens=4, output_tokens=60, concurrency=64)
+    with ahead_of_others(paced.process.pid):
+        cell = Bench(endpoint, "itl=50", RandomIds, say=said.append).run_cell(load).cell
     assert any("again with 2 client processes" in text for text in said)
     assert cell.client.processes == 2
-    assert (cell.completed, cell.failed) == (64, 0)
+    assert (cell.completed, cell.failed) == (128, 0)
 
 
-def test_search__finds_the_knee(paced: PacedServer) -> None:
+def test_search__finds_the_knee(paced: TruthServer) -> None:
     searching = Search(bench(paced, "itl=10000;slots=4", slo=Slo(ttft_ms=60)), input_tokens=4, output_tokens=12)
     with ahead_of_others(paced.process.pid):
         found = searching.run(64)
@@ -268,10 +270,10 @@ def test_counters__speculation_cache_and_engines_add_up() -> None:
     assert cell_of(Asked(), [share([])], None).server.generation_tokens_delta is None
 
 
-def test_plan__bodies_go_over_the_wire_as_they_are(paced: PacedServer) -> None:
+def test_plan__bodies_go_over_the_wire_as_they_are(paced: TruthServer) -> None:
     sampling = Sampling(parameters={"temperature": 0.5, "top_p": 0.9}, ignore_eos=False, running_usage=False)
     load = Load(requests=1, input_tokens=20_000, output_tokens=2, concurrency=1)
     given = plan_of(load, RandomIds("w"), sampling, model="usage=final", seed="w", limits=Limits())
     cell = bench(paced, "x").run_prepared(given, Asked(concurrency=1)).cell
     assert cell.input_tokens_achieved == 20_000
-    assert paced.get("/sent")["bodies"] == [given.requests[0].body.decode()]
+    assert [stream.body.encode() for stream in paced.truth().streams] == [given.requests[0].body]

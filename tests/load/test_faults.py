@@ -13,8 +13,8 @@ from campaign.load.plan import Limits, Plan
 from campaign.load.prompts import RandomIds, Sampling
 from campaign.load.share import Task, run_share
 from campaign.load.workload import Load, plan_of
-from tests.load.conftest import PacedServer, free_port
 from tests.load.test_truth import plan, run
+from tests.load.truth import TruthServer, free_port
 
 
 def impatient(model: str, limits: Limits, *, concurrency: int = 2, requests: int = 4, output: int = 10) -> Plan:
@@ -27,7 +27,7 @@ def impatient(model: str, limits: Limits, *, concurrency: int = 2, requests: int
     ("fault", "error", "partial"),
     [("http500", "http 500", 0), ("inband", "in-band error", 5), ("reset", "reset", 5), ("close", "cut", 5)],
 )
-def test_fault__is_a_failure_and_keeps_the_rest(paced: PacedServer, fault: str, error: str, partial: int) -> None:
+def test_fault__is_a_failure_and_keeps_the_rest(paced: TruthServer, fault: str, error: str, partial: int) -> None:
     share = run(paced, plan(f"itl=2000;fault={fault};every=2", concurrency=2, requests=6, output=10))
     failed = [r for r in share.records if r.error]
     assert len(failed) == 3
@@ -36,7 +36,7 @@ def test_fault__is_a_failure_and_keeps_the_rest(paced: PacedServer, fault: str, 
     assert [r.output_tokens for r in share.records if not r.error] == [10] * 3
 
 
-def test_fault__stalled_stream_ends_by_the_idle_time_out(paced: PacedServer) -> None:
+def test_fault__stalled_stream_ends_by_the_idle_time_out(paced: TruthServer) -> None:
     begin = time.monotonic()
     given = impatient("itl=1000;fault=stall;every=2", Limits(idle_timeout_s=0.4))
     share = run_share(Task(plan=given, endpoint=paced.endpoint()))
@@ -44,7 +44,7 @@ def test_fault__stalled_stream_ends_by_the_idle_time_out(paced: PacedServer) -> 
     assert sorted(r.error.split(":")[0] for r in share.records) == ["", "", "stalled", "stalled"]
 
 
-def test_fault__deadline_keeps_what_came(paced: PacedServer) -> None:
+def test_fault__deadline_keeps_what_came(paced: TruthServer) -> None:
     given = impatient("itl=50000", Limits(deadline_s=0.6), concurrency=1, requests=3)
     share = run_share(Task(plan=given, endpoint=paced.endpoint()))
     first, second, third = share.records
@@ -54,7 +54,7 @@ def test_fault__deadline_keeps_what_came(paced: PacedServer) -> None:
     assert (third.sent_ns, third.error.split(":")[0]) == (None, "deadline")
 
 
-def test_fault__slow_headers_count_as_waiting(paced: PacedServer) -> None:
+def test_fault__slow_headers_count_as_waiting(paced: TruthServer) -> None:
     record = run(paced, plan("itl=1000;fault=slowhead", concurrency=1, requests=1, output=4)).records[0]
     assert record.error == ""
     assert record.sent_ns is not None
@@ -69,7 +69,7 @@ def test_fault__nobody_listens() -> None:
     assert len(share.records) == 4
 
 
-def test_fault__server_dies_and_comes_back(make_server: Callable[..., PacedServer]) -> None:
+def test_fault__server_dies_and_comes_back(make_server: Callable[..., TruthServer]) -> None:
     server = make_server()
 
     def bring_back() -> None:
@@ -82,5 +82,7 @@ def test_fault__server_dies_and_comes_back(make_server: Callable[..., PacedServe
     given = impatient("itl=2000;fault=die;every=3", Limits(reconnect_s=10), concurrency=1, requests=5)
     share = run_share(Task(plan=given, endpoint=server.endpoint()))
     healer.join()
-    assert [bool(r.error) for r in share.records] == [False, False, True, False, False]
+    assert [bool(r.error) for r in share.records] == [False, False, True, False, False], [
+        r.error for r in share.records
+    ]
     assert len(share.records[2].chunk_ns) == 5

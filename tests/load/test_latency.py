@@ -73,6 +73,15 @@ def test_latency__interval_over_runs_covers_the_mean_as_often_as_it_says() -> No
     assert latency.mean_over_runs([1.0, 2.0]).ci95 is None
 
 
+def test_latency__an_interval_of_times_ends_at_zero() -> None:
+    few = latency.mean_over_runs([1.0, 1.0, 9.0])
+    assert few.ci95 is not None and few.mean == pytest.approx(11 / 3)
+    assert few.ci95[0] == 0.0
+    assert few.ci95[1] == pytest.approx(11 / 3 + 4.303 * statistics.stdev([1, 1, 9]) / 3**0.5)
+    signed = latency.mean_over_runs([-1.0, 0.0, 1.0])
+    assert signed.ci95 is not None and signed.ci95[0] < 0
+
+
 def test_latency__percentile_agrees_with_the_standard_library() -> None:
     values = sorted(random.Random(1).random() for _ in range(101))
     cuts = statistics.quantiles(values, n=100, method="inclusive")

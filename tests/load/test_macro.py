@@ -20,7 +20,7 @@ from campaign.phases.macro_data import MacroConfig, MacroData
 from campaign.phases.macro_parameters import MacroParameters
 from campaign.render import Renderer
 from campaign.schema import Result
-from tests.load.conftest import PacedServer
+from tests.load.truth import TruthServer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,7 +60,7 @@ def result_of(folder: Path) -> Result:
     return schema.decode((folder / "result.json").read_bytes(), Result)
 
 
-def test_macro__measures_analyses_and_renders(paced: PacedServer, tmp_path: Path) -> None:
+def test_macro__measures_analyses_and_renders(paced: TruthServer, tmp_path: Path) -> None:
     given = config(
         *(paced.url, "itl=2000"), concurrency=[1, 4], output_tokens=12, input_tokens=16, slo={"ttft_ms": 900}
     )
@@ -90,7 +90,7 @@ def test_macro__measures_analyses_and_renders(paced: PacedServer, tmp_path: Path
     assert b"<dc:date>" not in figures[0].svg
 
 
-def test_macro__raw_times_give_the_cells_numbers_again(paced: PacedServer, tmp_path: Path) -> None:
+def test_macro__raw_times_give_the_cells_numbers_again(paced: TruthServer, tmp_path: Path) -> None:
     given = config(paced.url, "itl=2000", concurrency=2, output_tokens=12, input_tokens=16, repeats=1)
     assert measure(tmp_path, given).returncode == 0
     (cell,) = schema.decode(result_of(tmp_path).data, MacroData).cells
@@ -100,7 +100,7 @@ def test_macro__raw_times_give_the_cells_numbers_again(paced: PacedServer, tmp_p
     assert sum(gaps) / len(gaps) / 1e3 == pytest.approx(cell.chunk_gap_ms.mean, abs=0.01)
 
 
-def test_macro__goes_on_where_it_was_and_keeps_failed_cells_out(paced: PacedServer, tmp_path: Path) -> None:
+def test_macro__goes_on_where_it_was_and_keeps_failed_cells_out(paced: TruthServer, tmp_path: Path) -> None:
     parameters: dict[str, object] = {"concurrency": [1, 2], "output_tokens": 6, "input_tokens": 8, "repeats": 1}
     bad = config(paced.url, "itl=500;fault=close;every=5", **parameters)
     failed = measure(tmp_path, bad)
@@ -109,10 +109,41 @@ def test_macro__goes_on_where_it_was_and_keeps_failed_cells_out(paced: PacedServ
     good = msgspec.structs.replace(bad, server=ServerAccess(url=paced.url, model="itl=500"))
     assert measure(tmp_path, good).returncode == 0
     before = (tmp_path / "result.points.jsonl").read_bytes()
-    requests = len(paced.get("/sent")["bodies"])
+    requests = len(paced.bodies())
     assert measure(tmp_path, good).returncode == 0
     assert (tmp_path / "result.points.jsonl").read_bytes() == before
-    assert len(paced.get("/sent")["bodies"]) == requests
+    assert len(paced.bodies()) == requests
+
+
+def test_macro__a_chat_of_several_turns(paced: TruthServer, tmp_path: Path) -> None:
+    asked: dict[str, object] = {"api": "chat", "turns": 2, "think_s": 0.01, "sampling": {"temperature": 0.7}}
+    asked |= {"concurrency": 2, "output_tokens": 4, "input_tokens": 8, "repeats": 1, "requests": 4}
+    given = config(paced.url, "itl=500", **asked)
+    assert measure(tmp_path, given).returncode == 0
+    (cell,) = schema.decode(result_of(tmp_path).data, MacroData).cells
+    assert (cell.completed, cell.failed) == (8, 0)
+    assert cell.prompts == "random words, 2 turns with the server's answers"
+    measured = [body for body in paced.bodies() if len(body["messages"]) == 3]
+    assert len(measured) == 4
+    assert all(body["temperature"] == 0.7 for body in paced.bodies())
+    analysis = analyze(result_of(tmp_path), context(paced.url, "itl=500"))
+    assert {q.name for q in analysis.quantities} >= {"macro.tpot_ms.c2", "macro.client_tokens"}
+
+
+def test_macro__what_is_not_asked_for_changes_no_input_of_old_results() -> None:
+    """A field that came later would make every result stale; it stands in the config only where it is used."""
+    plain = schema.builtins(config("http://127.0.0.1:1", "m"))
+    assert not {"api", "sampling", "turns", "think_s"} & set(plain)
+    asked = schema.builtins(config("http://127.0.0.1:1", "m", turns=3, api="chat"))
+    assert (asked["turns"], asked["api"]) == (3, "chat")
+
+
+def test_macro__a_ramp(paced: TruthServer, tmp_path: Path) -> None:
+    asked: dict[str, object] = {"rate": 40, "rate_from": 10, "arrival": "ramp", "concurrency": [], "repeats": 1}
+    given = config(paced.url, "itl=500", requests=20, output_tokens=3, input_tokens=8, **asked)
+    assert measure(tmp_path, given).returncode == 0
+    (cell,) = schema.decode(result_of(tmp_path).data, MacroData).cells
+    assert cell.rate_achieved == pytest.approx(25, rel=0.15)  # the mean of a ramp from 10 to 40
 
 
 def test_macro__parameters_that_cannot_be_used() -> None:

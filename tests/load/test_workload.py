@@ -108,7 +108,7 @@ def test_prompts__files_of_several_forms(tmp_path: Path) -> None:
         read_prompts(path)
 
 
-def test_sessions__each_turn_holds_the_turns_before() -> None:
+def test_sessions__a_plan_holds_stand_ins_of_the_asked_length() -> None:
     load = Load(requests=2, input_tokens=4, output_tokens=3, concurrency=2, turns=3, think_s=0.5)
     plan = plan_of(load, RandomIds("s"), Sampling(), model="m", seed="s", limits=Limits())
     prompts = [json.loads(r.body)["prompt"] for r in plan.requests]

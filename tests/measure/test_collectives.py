@@ -18,8 +18,22 @@ from campaign import schema
 from campaign.measurement import read_points
 from campaign.model.devices import PCIE5
 from campaign.phases.collectives import KIND
-from campaign.phases.collectives_data import CollectivePoint, CollectivesConfig, CollectivesData, Environment
-from campaign.phases.collectives_table import CollectiveRow, bus_factor, fit_of, rows_of, slowest
+from campaign.phases.collectives_data import (
+    CollectivePoint,
+    CollectivesConfig,
+    CollectivesData,
+    Environment,
+    NcclChoice,
+)
+from campaign.phases.collectives_table import (
+    CollectiveRow,
+    bus_factor,
+    choices_of,
+    fit_of,
+    rows_of,
+    slowest,
+    unmeasured_of,
+)
 from tests.measure.scripts import analyze, configure, context_of, render, run, start, values
 
 
@@ -174,6 +188,27 @@ def test_rows__a_wrong_result_on_one_rank_is_refused() -> None:
     assert found.note == "refused: wrong result on rank 1"
     assert found.us is None
     assert found.busbw_gb_s is None
+
+
+def test_unmeasured__a_path_says_its_reason_once() -> None:
+    absent = [msgspec.structs.replace(row(size, 1.0), us=None, note="not measured: too large") for size in (1024, 2048)]
+    custom = [msgspec.structs.replace(one, backend="custom") for one in absent]
+    refused = msgspec.structs.replace(absent[0], note="refused: wrong result on rank 1")
+    assert unmeasured_of([row(512, 1.0), *absent, *custom, refused]) == (
+        "torch, not measured (all_reduce of 1,024, 2,048 bytes): too large",
+        "custom, not measured: too large",
+    )
+
+
+def test_choices__stand_by_stretches_of_sizes() -> None:
+    choices = [
+        NcclChoice(operation="AllReduce", size_bytes=size, algorithm="Ring", protocol="LL" if size < 9000 else "Simple")
+        for size in (4, 1024, 8192, 65536)
+    ]
+    assert choices_of(choices, (1024, 8192, 65536)) == (
+        "AllReduce of 1,024 to 8,192 bytes: Ring, LL",
+        "AllReduce of 65,536 bytes: Ring, Simple",
+    )
 
 
 def test_fit__two_sizes_are_not_enough() -> None:

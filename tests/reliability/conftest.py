@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from campaign.measurement import read_points
-from campaign.store import Store
-from tests.reliability.drill import Runners, wait_until
+from campaign.files import TEMPORARY_PREFIX
+from tests.reliability.drill import Runners
 from tests.reliability.faults import compile_library
 from tests.reliability.kinds import make_campaign
-from tests.reliability.sweep import Base
-
-#: Points of a sweep: a few in `make test`, all of them (0) in `make proof`.
-FULL_OR_SAMPLE = [3, pytest.param(0, marks=[pytest.mark.proof, pytest.mark.timeout(7200)], id="every")]
+from tests.reliability.quick_server import Served
+from tests.reliability.stretches import Stretches
 
 
 @pytest.fixture(scope="session")
@@ -46,21 +42,12 @@ def campaign_folder(unbegun: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def from_nothing(unbegun: Path) -> Base:
-    """From an empty folder to the first phase, measured and written up."""
-    return Base(folder=unbegun, until="environment")
-
-
-@pytest.fixture(scope="session")
-def interrupted(unbegun: Path, runners: Runners, tmp_path_factory: pytest.TempPathFactory) -> Base:
-    """From a second phase that was interrupted between its points to the end of the campaign."""
-    scratch = tmp_path_factory.mktemp("interrupted")
-    for number in range(1, 6):  # a last point may be quicker than the signal
-        folder = Path(shutil.copytree(unbegun, scratch / f"interrupted-{number}")).resolve()
-        points = Store(folder).results_folder / "gemm" / "1" / "result.points.jsonl"
-        run = runners.begin(folder)
-        wait_until(lambda path=points: len(read_points(path)) >= 1, timeout_s=300)
-        run.send(signal.SIGTERM)
-        if run.wait().code == 130 and len(read_points(points)) < 3:
-            return Base(folder=folder, until=None)
-    raise AssertionError("five times the last point was quicker than the signal")
+def stretches(runners: Runners, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretches]:
+    """The whole small campaign, cut into a stretch a phase; its server answers until the end."""
+    scratch = tmp_path_factory.mktemp("stretches")
+    (scratch / "traces").mkdir()
+    with Served(scratch / "traces") as served:
+        unbegun = make_campaign(scratch / "before-environment", served)
+        (unbegun / "state").mkdir()
+        (unbegun / "state" / f"{TEMPORARY_PREFIX}left").touch()  # so that its removal is among the calls
+        yield Stretches(runners, served, unbegun, scratch)

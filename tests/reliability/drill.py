@@ -13,13 +13,16 @@ from types import TracebackType
 from typing import Any
 
 from campaign import schema
+from campaign.events import Event
 from campaign.files import TEMPORARY_PREFIX
 from campaign.measurement import read_points
 from campaign.state import CampaignState
-from campaign.store import Event, Store
+from campaign.store import Store
 from tests.reliability.faults import Control, preload
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Room for the words of a forked script, see forked.py.
+ROOM = "-" * 4096
 
 
 class Runners:
@@ -29,7 +32,7 @@ class Runners:
         self._scratch = scratch
         self._number = 0
         self._warm = subprocess.Popen(
-            [sys.executable, "-m", "tests.reliability.warm"], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+            [sys.executable, "-m", "tests.reliability.warm", ROOM], cwd=ROOT, text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, env=preload(library, {**os.environ, "OMP_NUM_THREADS": "1"}),
         )  # fmt: skip
         assert self._answer() == "warm"
@@ -117,7 +120,8 @@ def outcome(state: CampaignState) -> dict[str, Any]:
             fields["inputs"] = {k: v for k, v in fields["inputs"].items() if not k.startswith("result.")}
         phases.append(fields)
     sections = {name: section.state for name, section in state.document.sections.items()}
-    return {"phases": phases, "sections": sections, "server": state.server}
+    server = {name: value for name, value in (state.server or {}).items() if name not in ("started_at", "ready_s")}
+    return {"phases": phases, "sections": sections, "server": server}
 
 
 def damage(folder: Path) -> list[str]:
@@ -137,13 +141,13 @@ def damage(folder: Path) -> list[str]:
         text = document.read_text()
         if text.count("campaign:begin") != text.count("campaign:end"):
             found.append(f"{document}: not whole")
-    if store.events_path.exists():
-        for line in store.events_path.read_bytes().split(b"\n")[:-1]:
+    if store.events.path.exists():
+        for line in store.events.path.read_bytes().split(b"\n")[:-1]:
             if line.endswith(b"}"):
                 try:
                     schema.decode(line, Event)
                 except Exception as error:  # noqa: BLE001
-                    found.append(f"{store.events_path}: {error}")
+                    found.append(f"{store.events.path}: {error}")
     return found
 
 

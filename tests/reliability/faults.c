@@ -50,6 +50,14 @@ static void map_control(const char *path) {
     if (at != MAP_FAILED) control = at;
 }
 
+/* Called by a measurement script that was forked from a runner. */
+void fault_become_script(void) {
+    const char *path = getenv("FAULT_CONTROL");
+    control = NULL;
+    if (path) map_control(path);
+    if (control && !(control->roles & SCRIPT)) control = NULL;
+}
+
 /* Called by a forked runner. */
 void fault_arm(const char *path) {
     map_control(path);
@@ -180,7 +188,7 @@ int ftruncate(int fd, off_t size) {
 int ftruncate64(int fd, off64_t size) {
     return visit_fd("truncate", fd, 1, 0) < 0 ? -1 : (int)syscall(SYS_ftruncate, fd, size);
 }
-int fchmod(int fd, mode_t mode) { return visit_fd("chmod", fd, 0, 0) < 0 ? -1 : (int)syscall(SYS_fchmod, fd, mode); }
+int fchmod(int fd, mode_t mode) { return visit_fd("chmod", fd, 1, 0) < 0 ? -1 : (int)syscall(SYS_fchmod, fd, mode); }
 int rename(const char *from, const char *to) {
     if (visit_path("rename", AT_FDCWD, to, 1) < 0) return -1;
     return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
@@ -190,10 +198,10 @@ int renameat(int from_folder, const char *from, int to_folder, const char *to) {
     return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, 0);
 }
 int unlink(const char *path) {
-    return visit_path("unlink", AT_FDCWD, path, 0) < 0 ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    return visit_path("unlink", AT_FDCWD, path, 1) < 0 ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 int unlinkat(int folder, const char *path, int flags) {
-    return visit_path("unlink", folder, path, 0) < 0 ? -1 : (int)syscall(SYS_unlinkat, folder, path, flags);
+    return visit_path("unlink", folder, path, 1) < 0 ? -1 : (int)syscall(SYS_unlinkat, folder, path, flags);
 }
 int mkdir(const char *path, mode_t mode) {
     return visit_path("mkdir", AT_FDCWD, path, 1) < 0 ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);

@@ -26,22 +26,25 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     roles: int = faults.RUNNER
     """Whose calls are counted."""
 
+    def __str__(self) -> str:
+        return self.name
+
 
 KILL = Fault(name="SIGKILL", mode=faults.KILL)
 TORN = Fault(name="half a write, then SIGKILL", mode=faults.TORN)
 KILL_SCRIPT = Fault(name="SIGKILL of the measurement", mode=faults.KILL, roles=faults.SCRIPT)
 TORN_SCRIPT = Fault(name="half a write of the measurement, then SIGKILL", mode=faults.TORN, roles=faults.SCRIPT)
-FULL = Fault(name="ENOSPC from here on", mode=faults.ERROR_FROM, error=errno.ENOSPC)
-FULL_BOTH = Fault(
-    name="ENOSPC from here on, measurement too", mode=faults.ERROR_FROM, error=errno.ENOSPC, roles=faults.BOTH
-)
-BROKEN = Fault(name="EIO once", mode=faults.ERROR_ONCE, error=errno.EIO)
-SHORT = Fault(name="short write", mode=faults.SHORT_ONCE)
+FULL = Fault(name="ENOSPC from here on", mode=faults.ERROR_FROM, error=errno.ENOSPC, roles=faults.BOTH)
+BROKEN = Fault(name="EIO once", mode=faults.ERROR_ONCE, error=errno.EIO, roles=faults.BOTH)
+DENIED = Fault(name="EACCES once", mode=faults.ERROR_ONCE, error=errno.EACCES, roles=faults.BOTH)
+SHORT = Fault(name="short write", mode=faults.SHORT_ONCE, roles=faults.BOTH)
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
     """Where every run of a sweep begins and ends."""
 
+    name: str
+    """The stretch's name."""
     folder: Path
     """A campaign folder that is copied for each fault."""
     until: str | None
@@ -64,6 +67,7 @@ class Sweep:
         """
         folder = self._copy()
         trace = self._scratch / f"trace-{self._copies}"
+        trace.touch()
         control = self._control(folder, fault, mode=faults.COUNT, trace=trace)
         ended = self._runners.resume(folder, control, self._base.until)
         assert ended.code == 0, ended.output
@@ -127,14 +131,15 @@ class Sweep:
         return Control(path, folder, mode=mode, at=at, error=fault.error, roles=fault.roles, trace=trace)
 
 
-def sweep_and_say(runners: Runners, base: Base, scratch: Path, fault: Fault, samples: int) -> None:
-    """A whole sweep, or `samples` points of it; prints what was done."""
+def sweep_and_say(runners: Runners, base: Base, scratch: Path, fault: Fault, samples: int = 0) -> None:
+    """A whole sweep, or about `samples` points of it; prints what was done."""
+    scratch.mkdir(exist_ok=True)
     sweep = Sweep(runners, base, scratch)
     hit, files = sweep.count(fault)
     chosen = hit[:: max(1, len(hit) // samples)] if samples else hit
     happened = sweep.run(fault, chosen)
-    stretch = f"until {base.until}" if base.until else "to the end"
-    print(f"{fault.name}, {base.folder.name} {stretch}: at {happened} of {len(hit)} calls {dict(files)}; all holds")
+    print(f"{fault.name}, stretch {base.name}: at {happened} of {len(hit)} calls {dict(files)}; all holds")
+    assert hit
     # Calls of two processes interleave: at the very end a run may make one or two fewer than the one counted.
     assert happened >= 0.9 * len(chosen) - 1
 
@@ -158,8 +163,10 @@ def _after(folder: Path, again: Ended) -> str:
 def _can_hit(fault: Fault, call: str) -> bool:
     if fault.mode in (faults.TORN, faults.SHORT_ONCE):
         return call == "write"
-    if fault.mode in (faults.ERROR_ONCE, faults.ERROR_FROM):
-        return call not in ("unlink", "chmod")
+    if fault.error == errno.ENOSPC:
+        return call not in ("unlink", "chmod")  # a full disk lets these happen
+    if fault.error == errno.EACCES:
+        return call not in ("write", "fsync", "truncate")  # what is open was permitted
     return True
 
 

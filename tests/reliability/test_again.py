@@ -15,7 +15,7 @@ from campaign.runner.loop import Runner
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.planning import plan_rows
 from campaign.runner.reporting import StopRequest
-from campaign.state import CampaignState, phase
+from campaign.state import CampaignState, change, phase
 from campaign.store import Store
 from tests.reliability.kinds import drill_kinds
 
@@ -38,9 +38,9 @@ class Said:
         pass
 
 
-def resume(folder: Path, kinds: tuple[PhaseKind, ...] = KINDS) -> list[str]:
+def resume(folder: Path, kinds: tuple[PhaseKind, ...] = KINDS, until: str = "environment") -> list[str]:
     said = Said()
-    code = Runner(OpenCampaign(folder, kinds), said, StopRequest()).resume("environment")
+    code = Runner(OpenCampaign(folder, kinds), said, StopRequest()).resume(until)
     assert code == 0, said.lines
     return said.lines
 
@@ -77,6 +77,41 @@ def test_again__another_script_version_measures_anew_and_is_named(campaign_folde
     resume(campaign_folder, newer(KINDS))
     assert times_measured(campaign_folder) == 2  # the old point was not passed off as a new one
     assert phase(state_of(campaign_folder), "environment").result_attempt == 2
+
+
+def planned(folder: Path, number: int = 0) -> tuple[str, str]:
+    row = plan_rows(OpenCampaign(folder, KINDS), lambda _material, _budget: ())[number]
+    return row["action"], row["reason"]
+
+
+@pytest.mark.parametrize("name", ["engine_version", "device", "driver", "script_version"])
+def test_plan__names_each_field_that_differs(campaign_folder: Path, name: str) -> None:
+    """The result of a machine or engine that was another one: recorded inputs as they were saved there."""
+    resume(campaign_folder)
+    assert planned(campaign_folder) == ("keep", "up to date")
+    store, state = Store(campaign_folder), state_of(campaign_folder)
+    inputs = phase(state, "environment").inputs
+    assert name in inputs
+    store.save_state(change(state, "environment", inputs={**inputs, name: "another"}), "edited")
+    assert planned(campaign_folder) == ("measure", f"changed: {name} another → {inputs[name] or ''}")
+
+
+def test_plan__names_the_model_the_parallelism_and_the_parameters(campaign_folder: Path) -> None:
+    resume(campaign_folder, until="gemm")
+    assert [planned(campaign_folder, number)[0] for number in range(2)] == ["keep", "keep"]
+    model = campaign_folder / "model" / "config.json"
+    whole = model.read_bytes()
+    model.write_bytes(whole + b" ")
+    action, reason = planned(campaign_folder)
+    assert (action, reason.startswith("changed: model_config ")) == ("measure", True)
+    model.write_bytes(whole)
+    config = campaign_folder / "campaign.toml"
+    config.write_text(config.read_text().replace("tensor_parallel = 1", "tensor_parallel = 2"))
+    assert planned(campaign_folder) == ("measure", "changed: target.tensor_parallel 1 → 2")
+    config.write_text(config.read_text().replace("tensor_parallel = 2", "tensor_parallel = 1"))
+    config.write_text(config.read_text().replace("samples = 3", "samples = 4"))
+    assert planned(campaign_folder)[0] == "keep"
+    assert planned(campaign_folder, 1) == ("measure", "changed: parameters.samples 3 → 4")
 
 
 def test_again__a_comment_in_the_config_costs_nothing(campaign_folder: Path) -> None:
@@ -120,7 +155,7 @@ def test_add__is_kept_typed_and_named(campaign_folder: Path) -> None:
     names = [each.id for each in campaign.reconciled(state_of(campaign_folder)).phases]
     assert names == ["environment", "gemm", "gemm-2", "mine", "synthesis"]
     for kind, words, message in (
-        ("gem", [], "Kinds: environment, gemm"),
+        ("gem", [], "Kinds: environment, macro, gemm"),
         ("gemm", ["id=mine"], "on the todo list already"),
         ("gemm", ["batches=[1]"], "Did you mean batch"),
         ("gemm", ["batch=[0]"], "above 0"),

@@ -29,6 +29,20 @@ def test_folder__read_only_is_refused_and_named(runners: Runners, campaign_folde
     assert survey(campaign_folder).phases == []
 
 
+def test_folder__becomes_read_only_and_is_named(runners: Runners, campaign_folder: Path, tmp_path: Path) -> None:
+    """As a file system does after an error of its disk."""
+    control = Control(
+        tmp_path / "control", campaign_folder, mode=faults.ERROR_FROM, at=60, error=errno.EROFS, roles=faults.BOTH
+    )
+    ended = runners.resume(campaign_folder, control, until="environment")
+    assert ended.code == 3, ended.output
+    assert "Read-only file system" in ended.output
+    assert "Traceback" not in ended.output
+    assert damage(campaign_folder) == []
+    again = runners.resume(campaign_folder, until="environment")
+    assert (again.code, temporaries(campaign_folder)) == (0, []), again.output
+
+
 @pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, -1], ids=str)
 def test_folder__without_working_locks_is_refused(
     runners: Runners, campaign_folder: Path, tmp_path: Path, error: int
@@ -65,7 +79,7 @@ def test_folder__clock_that_steps_back(runners: Runners, campaign_folder: Path, 
     assert state is not None
     assert store.recovered == []
     assert 0 <= phase(state, "environment").duration_s < 30
-    times = [json.loads(line)["at"] for line in store.events_path.read_bytes().splitlines()]
+    times = [json.loads(line)["at"] for line in store.events.path.read_bytes().splitlines()]
     assert times != sorted(times)  # it did step back
     again = runners.resume(campaign_folder, None, until="environment")
     assert (again.code, again.output) == (0, "")

@@ -65,7 +65,12 @@ def test_signal__once_ends_cleanly(campaign_folder: Path, number: signal.Signals
     assert state is not None
     assert phase(state, "gemm").status == "interrupted"
     assert not measurements_alive(campaign_folder)
+    before = survey(campaign_folder).phases[1]
+    assert (before["attempts"], before["points_done"] >= 1, before["duration_s"] > 0) == (1, True, True)
     goes_on(campaign_folder)
+    after = survey(campaign_folder).phases[1]  # attempts and times add up
+    assert (after["attempts"], after["points_done"]) == (2, after["points_total"])
+    assert after["duration_s"] >= before["duration_s"]
 
 
 @pytest.mark.proof

@@ -14,6 +14,7 @@ import pytest
 from campaign.runner.survey import survey
 from campaign.store import Store
 from tests.reliability.drill import Runners, damage, measured_twice, outcome, temporaries
+from tests.reliability.stretches import Stretches
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -22,8 +23,10 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
     ("runs", "seed"), [(2, 1), pytest.param(200, 2, marks=[pytest.mark.proof, pytest.mark.timeout(14400)])]
 )
 def test_soak__ends_as_if_never_interrupted(
-    runners: Runners, unbegun: Path, tmp_path: Path, runs: int, seed: int
+    runners: Runners, stretches: Stretches, tmp_path: Path, runs: int, seed: int
 ) -> None:
+    """The whole small campaign: ranks, an attached server and its profiler among it."""
+    unbegun = stretches.named("environment").folder
     chance = random.Random(seed)
     begun = time.monotonic()
     expected, whole_s = _uninterrupted(runners, unbegun, tmp_path / "whole")

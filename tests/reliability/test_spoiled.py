@@ -99,12 +99,12 @@ def test_spoiled__any_bit_of_the_state_file(folder: Path) -> None:
 
 def test_spoiled__any_bit_of_the_newest_event(folder: Path) -> None:
     store, random_bits = Store(folder), random.Random(9)
-    whole, saved = store.events_path.read_bytes(), state_of(folder)
+    whole, saved = store.events.path.read_bytes(), state_of(folder)
     start = whole[:-1].rindex(b"\n") + 1
     for _ in range(100):
         flipped = bytearray(whole)
         flipped[random_bits.randrange(start, len(whole))] ^= 1 << random_bits.randrange(8)
-        store.events_path.write_bytes(flipped)
+        store.events.path.write_bytes(flipped)
         found = store.load_state()
         assert found is not None
         # The state file is whole: what it says stands, or the step before it, said aloud.
@@ -119,7 +119,7 @@ def test_spoiled__newer_schema_is_refused_untouched(runners: Runners, folder: Pa
     assert (ended.code, "newer campaign (schema 2" in ended.output) == (2, True)
     assert path.read_bytes() == newer
     path.unlink()  # the log tells of the newer one too, once that has written there
-    events = Store(folder).events_path
+    events = Store(folder).events.path
     events.write_bytes(events.read_bytes().replace(b'"schema_version":1', b'"schema_version":2'))
     event = events.read_bytes().splitlines()[-1]
     assert b'"schema_version":2' in event
@@ -127,7 +127,7 @@ def test_spoiled__newer_schema_is_refused_untouched(runners: Runners, folder: Pa
 
 def test_spoiled__everything_of_the_state_lost_keeps_the_points(runners: Runners, folder: Path) -> None:
     store = Store(folder)
-    for path in (store.state_path, store.previous_path, store.events_path):
+    for path in (store.state_path, store.previous_path, store.events.path):
         path.unlink()
     ended = runners.resume(folder, until="environment")
     assert ended.code == 0, ended.output

@@ -20,6 +20,7 @@ from campaign.phases.kind import PhaseKind
 from campaign.runner.loop import Runner
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reporting import StopRequest
+from tests.reliability import forked
 from tests.reliability.kinds import drill_kinds
 
 
@@ -59,8 +60,7 @@ def _run_child(order: dict[str, Any], kinds: tuple[PhaseKind, ...]) -> None:
 def main() -> None:
     """Serve orders until the input ends."""
     kinds = drill_kinds()
-    import campaign.runner.writing  # noqa: F401  (all that a runner imports late, imported once here)
-
+    forked.warm_up()
     print("warm", flush=True)
     for line in sys.stdin:
         order = json.loads(line)

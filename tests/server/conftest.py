@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from campaign.server import ServerRecord, ServerSpec, make_tiny_model, read_record, stop, vllm_spec
+from campaign.server import ServerRecord, ServerSpec, make_tiny_model, stop, vllm_spec
+from tests.server.records import read_record
 
 ROOT = Path(__file__).parents[2]
 ARGS = ("--load-format", "dummy", "--dtype", "bfloat16", "--max-model-len", "512", "--max-num-seqs", "4")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from campaign.server import ServerRecord, ServerSpec, capture_profile, ensure_ready, read_record, write_record
+from campaign.server import ServerRecord, ServerSpec, capture_profile, ensure_ready
+from tests.server.records import read_record, write_record
 
 
 def main(folder: Path, die: str) -> None:

@@ -28,13 +28,12 @@ from campaign.server import (
     launch,
     phrases,
     probe,
-    read_record,
     stop,
     wait_ready,
-    write_record,
 )
 from campaign.server import port as ports
 from campaign.server.presence import living_members
+from tests.server.records import read_record, write_record
 
 from .conftest import complete, run_once, tiny_spec
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -26,11 +27,13 @@ from campaign.server import (
     find,
     launch,
     past_load,
-    read_record,
+    probe,
     stop,
     wait_ready,
 )
+from campaign.server.liveness import WorkCheck
 from campaign.server.loads import eta_s
+from tests.server.records import read_record
 
 from .conftest import free_port, run_once
 
@@ -171,13 +174,17 @@ def test_wait__passing_failure_is_tried_again(tmp_path: Path) -> None:
         stop(record)
 
 
+def quick_check(record: ServerRecord) -> None:
+    check_alive(record, timeout_s=1.0)
+
+
 def test_watch__finds_a_server_that_stops_answering(tmp_path: Path) -> None:
     spec = standin_spec(tmp_path, 0.3)
     record = start(spec, tmp_path)
     try:
         record = wait_ready(record, spec)
         assert record.pid is not None
-        with LivenessWatch(record, interval_s=0.1, timeout_s=1.0) as watch:
+        with LivenessWatch(record, interval_s=0.1, check=quick_check) as watch:
             time.sleep(1.0)
             assert watch.error is None
             os.kill(record.pid, signal.SIGSTOP)
@@ -186,11 +193,35 @@ def test_watch__finds_a_server_that_stops_answering(tmp_path: Path) -> None:
         os.kill(record.pid, signal.SIGCONT)
         check_alive(record, timeout_s=10.0)
         os.kill(record.pid, signal.SIGKILL)
-        with LivenessWatch(record, interval_s=0.1, timeout_s=1.0) as watch:
+        with LivenessWatch(record, interval_s=0.1, check=quick_check) as watch:
             wait_for(lambda: watch.error is not None, 5.0)
         assert "died after it was up (signal 9)" in str(watch.error)
     finally:
         stop(record)
+
+
+def test_watch__does_not_disturb_a_server_at_work(tmp_path: Path) -> None:
+    """While tokens are counted nothing is asked of it; idle, it is."""
+    spec = standin_spec(tmp_path, 0.3)
+    record = wait_ready(start(spec, tmp_path), spec)
+    try:
+        check = WorkCheck()
+        check(record)
+        before = tokens(record)
+        for sent in range(1, 4):
+            httpx.post(f"{record.url}/v1/completions", json={}, timeout=30).raise_for_status()
+            check(record)
+            assert tokens(record) == before + sent
+        check(record)
+        assert tokens(record) == before + 4
+    finally:
+        stop(record)
+
+
+def tokens(record: ServerRecord) -> float:
+    found = probe.counters(record)
+    assert found is not None
+    return found["vllm:generation_tokens_total"]
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:

@@ -17,6 +17,7 @@ NAMES = {
     "step[DECODE bs=32]": Announcement("decode", 32),
     "step[EXTEND bs=2 toks=14721]": Announcement("prefill", 2),
     "step[VERIFY bs=4]": Announcement("decode", 4),
+    "step[TARGET_VERIFY bs=4]": Announcement("decode", 4),
     "step[IDLE]": Announcement("empty", None),
     "ProfilerStep#12": Announcement("step", None),
 }

@@ -54,9 +54,19 @@ def test_real__no_problems_and_little_unclassified(name: str) -> None:
     assert analysis.problems == ()
     assert all(rank.problems == () and rank.outside_events == 0 for rank in analysis.ranks)
     assert analysis.steps_found_by == "annotations"
-    share = decode_of(name).unclassified_share
-    assert share is not None
-    assert 0 < share < 0.01
+
+
+@pytest.mark.parametrize("name", GPU + CPU)
+def test_real__less_than_a_hundredth_is_unclassified_and_each_of_it_is_named(name: str) -> None:
+    for decode in (rank.decode for rank in analysis_of(name).ranks):
+        assert decode is not None
+        share = decode.unclassified_share
+        assert share is not None
+        assert 0 < share < 0.01
+        assert sum(one.share_of_busy for one in decode.unclassified) == pytest.approx(share)
+        other = next(c for c in decode.categories if c.name == "other")
+        assert other.share_of_wall is not None
+        assert other.share_of_wall < 0.002
 
 
 def test_qwen__31_decode_steps_of_895_device_events() -> None:
@@ -122,8 +132,20 @@ def test_cpu__15_decode_steps_with_9_all_reduces(name: str) -> None:
     assert calls(decode, "comm_other") == 1
     assert calls(decode, "moe_gemm") == 3
     assert set(decode.idle) == {"host"}
-    reasons = {absent.name: absent.absent_reason for absent in decode.absent}
+
+
+def test_cpu_eager__general_ops_in_a_row_are_what_they_make() -> None:
+    decode = decode_of("cpu-deepseek-tiny-tp2")
+    assert calls(decode, "rms_norm") == 4 * 4 + 1  # input, two of the latent attention, before the MLP; the last
+    assert calls(decode, "silu_mul") == 1 + 3  # a dense MLP, three layers' shared experts
+    assert calls(decode, "moe_router") == 3 * 2  # the choice of experts, and the sum of their outputs
+    assert calls(decode, "sampling") == 1
+
+
+def test_cpu_compiled__categories_inside_the_graph_are_absent_with_the_reason() -> None:
+    reasons = {a.name: a.absent_reason for a in decode_of("cpu-deepseek-tiny-tp2-compiled").absent}
     assert "no op of its own" in reasons["rms_norm"]
+    assert "no op of its own" in reasons["silu_mul"]
 
 
 def test_cpu_compiled__all_reduce_takes_over_half_of_the_step() -> None:

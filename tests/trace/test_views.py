@@ -132,8 +132,24 @@ def test_perfetto__one_median_step_reads_back(tmp_path: Path) -> None:
     rows = [row for row in written["traceEvents"] if row["ph"] == "X"]
     assert len(rows) == 895
     assert min(row["ts"] for row in rows) == 0
+    # what only its neighbour tells has the category that the analysis gives it
+    assert sum(row["args"]["category"] == "moe_router" for row in rows) == 48 * 2
+
+
+def test_perfetto__a_step_on_a_cpu_holds_its_ops(tmp_path: Path) -> None:
+    source = next((TRACES / "cpu-deepseek-tiny-tp2").glob("*rank0*.gz"))
+    count = export_step(source, tmp_path / "step.json")
+    rows = [row for row in json.loads((tmp_path / "step.json").read_bytes())["traceEvents"] if row["ph"] == "X"]
+    assert len(rows) == count > 1000
+    names = [row["name"] for row in rows if row["args"]["category"] == "allreduce"]
+    assert names.count("c10d::allreduce_") == 9
+    assert any(row["args"] == {"category": "rms_norm"} and row["name"] == "aten::rsqrt" for row in rows)
+
+
+def test_perfetto__a_trace_without_steps_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text('{"traceEvents": []}')
     with pytest.raises(TraceError, match="no decode step"):
-        export_step(next((TRACES / "cpu-deepseek-tiny-tp2").glob("*.gz")), tmp_path / "none.json")
+        export_step(tmp_path / "rank0.json", tmp_path / "none.json")
 
 
 def test_interval__is_students() -> None:

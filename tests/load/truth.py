@@ -93,11 +93,15 @@ def binary() -> Path:
 
 
 class TruthServer:
-    """The server's process and what it saw; with `tls` (certificate, key) behind a relay that speaks https."""
+    """The server's process and what it saw; with `tls` (certificate, key) behind a relay that speaks https.
 
-    def __init__(self, usual: str = "", tls: tuple[Path, Path] | None = None) -> None:
+    With `on_stop_profile`, a shell command that writes traces, it has the paths of vLLM's profiler.
+    """
+
+    def __init__(self, usual: str = "", tls: tuple[Path, Path] | None = None, on_stop_profile: str = "") -> None:
         self.port = free_port()
         self._usual = usual
+        self._environment = os.environ | ({"ON_STOP_PROFILE": on_stop_profile} if on_stop_profile else {})
         self._relay: subprocess.Popen[bytes] | None = None
         self.url = self._plain_url = f"http://127.0.0.1:{self.port}"
         self.start()
@@ -111,7 +115,7 @@ class TruthServer:
 
     def start(self) -> None:
         """Start the process and wait until it listens."""
-        self.process = subprocess.Popen([str(binary()), str(self.port), self._usual])
+        self.process = subprocess.Popen([str(binary()), str(self.port), self._usual], env=self._environment)
         wait_for(self.port)
 
     def stop(self) -> None:

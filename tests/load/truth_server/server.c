@@ -3,7 +3,9 @@
    truth_server PORT [BEHAVIOUR]     one thread, epoll; an absolute schedule a stream: a late event moves no other.
 
    What a request gets is written in its model's name (see answer.h); BEHAVIOUR is for names that say nothing.
-   GET /sent: every request since the last GET /reset with its true times; /metrics: counters as vLLM names them. */
+   GET /sent: every request since the last GET /reset with its true times; /metrics: counters as vLLM names them.
+   POST /start_profile and /stop_profile, where the environment names a shell command ON_STOP_PROFILE: it is run by the
+   stop that follows a start, and is to write the traces. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,6 +34,19 @@ static struct bytes last_head;
 static bool ends_with(struct slice text, const char *end) {
     size_t size = strlen(end);
     return text.size >= size && !memcmp(text.data + text.size - size, end, size);
+}
+
+static bool is_profile(struct slice path) {
+    return getenv("ON_STOP_PROFILE") && (ends_with(path, "/start_profile") || ends_with(path, "/stop_profile"));
+}
+
+static void answer_profile(struct connection *of, struct slice path, bool is_post) {
+    static bool is_profiling;
+    bool is_stop = ends_with(path, "/stop_profile");
+    bool is_done = is_post && (!is_stop || !is_profiling || !system(getenv("ON_STOP_PROFILE")));
+    if (is_post) is_profiling = !is_stop;
+    const char *status = !is_post ? "405 Method Not Allowed" : is_done ? "200 OK" : "500 Internal Server Error";
+    reply(of, status, "application/json", (struct slice){"{}", 2});
 }
 
 static void answer_control(struct connection *of, struct slice path) {
@@ -65,6 +80,8 @@ static void take_request(struct connection *of) {
         last_head.size = 0;
         bytes_add(&last_head, of->in.data, head_size - 4);
         stream_request(of, body, ends_with(path, "/chat/completions"), usual);
+    } else if (is_profile(path)) {
+        answer_profile(of, path, of->in.data[0] == 'P');
     } else {
         answer_control(of, path);
     }
@@ -156,6 +173,7 @@ int main(int argc, char **argv) {
     if (argc > 2) usual = argv[2];
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_TIMERSLACK, 1);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a killed test run leaves no server behind */
     open_all(atoi(argv[1]));
     for (;;) {
         struct epoll_event ready[64];

@@ -41,15 +41,18 @@ proof: $(SETUP) ## the long drills; leaves out what passed on this very code (al
 	$(PY) -m pytest -s -m proof --resume-proof $(PROOF_FLAGS)
 
 GPU_EXAMPLES := h200-qwen3-30b-a3b h200-kimi-mini-int4
-gpu-proof: $(SETUP) ## the campaigns of doc/examples/h200-*, measured again on this machine's GPU, in build/gpu/
+GPU_EXAMPLES_2 := h200x2-qwen3-30b-a3b
+gpu-proof: $(SETUP) ## doc/examples/h200*: campaigns and tables measured again on this machine's GPUs, in build/gpu/
 	@nvidia-smi -L >/dev/null || { echo "error: no GPU answers (nvidia-smi -L)" >&2; exit 2; }
-	for name in $(GPU_EXAMPLES); do \
+	examples="$(GPU_EXAMPLES)"; if [ "$$(nvidia-smi -L | wc -l)" -ge 2 ]; then examples="$$examples $(GPU_EXAMPLES_2)"; fi; \
+	for name in $$examples; do \
 	  mkdir -p build/gpu/$$name; cp -r doc/examples/$$name/campaign.toml doc/examples/$$name/models build/gpu/$$name/; \
 	  for model in build/gpu/$$name/models/*; do \
 	    $(PY) -c "import sys, pathlib; from campaign.server.tiny import make_tokenizer; make_tokenizer(pathlib.Path(sys.argv[1]))" $$model; \
 	  done; \
 	  $(PY) -m campaign --dir build/gpu/$$name resume; \
 	done
+	$(PY) -m tests.measure.on_gpu build/gpu/tables
 
 bench-load: $(SETUP) ## what load generators cost and how truly they report, side by side
 	$(PY) -m tests.benchmarks.bench_load

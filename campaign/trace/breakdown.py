@@ -11,7 +11,7 @@ from campaign.trace import result
 from campaign.trace.categories import CATEGORIES, OTHER
 from campaign.trace.events import Floats
 from campaign.trace.ranked import IDLE_REASONS
-from campaign.trace.statistics import interval, quantile
+from campaign.trace.statistics import interval, quantile, share_interval
 from campaign.trace.table import Selection, StepRows
 
 _NS_A_MS: Final = 1e6
@@ -96,7 +96,8 @@ def _categories(table: StepRows) -> tuple[result.Category, ...]:
                 share_median=quantile(share, 0.5),
                 share_p10=quantile(share, 0.1),
                 share_p90=quantile(share, 0.9),
-                share_ci95=interval(share),
+                share_ci95=share_interval(table.exposed[:, index], table.wall),
+                exposed_ci95_ms=interval(table.exposed[:, index] / _NS_A_MS),
             )
         )
     return tuple(sorted(found, key=lambda category: -category.exposed_ms_per_step))

@@ -12,6 +12,8 @@ from campaign.trace.result import Breakdown, TraceAnalysis
 
 #: Changes smaller than this share of a step are not worth a line whatever their noise.
 _LEAST_SHARE: Final = 0.001
+#: Two runs of one server differ by about this much more than the steps of a run do among each other.
+_BETWEEN_RUNS: Final = 0.01
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +25,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     after_ms: float | None
     difference_ms: float
     is_beyond_noise: bool | None
-    """The 95 % intervals of the two means do not overlap; null where an interval is missing."""
+    """The 95 % intervals of the two means, each widened by 1 % for what differs from run to run, do not overlap; null
+    where an interval is missing."""
 
 
 class TraceDiff(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +82,9 @@ def _decode(analysis: TraceAnalysis, name: str) -> Breakdown:
 def _change(name: str, old: _Value, new: _Value) -> Change:
     is_beyond = None
     if old[1] is not None and new[1] is not None:
-        is_beyond = old[1][1] < new[1][0] or new[1][1] < old[1][0]
+        (old_low, old_high), (new_low, new_high) = old[1], new[1]
+        wide = 1 + _BETWEEN_RUNS
+        is_beyond = old_high * wide < new_low / wide or new_high * wide < old_low / wide
     return Change(
         name=name,
         before_ms=old[0],
@@ -91,14 +96,7 @@ def _change(name: str, old: _Value, new: _Value) -> Change:
 
 def _categories(old: Breakdown, new: Breakdown) -> tuple[Change, ...]:
     def values(one: Breakdown) -> dict[str, _Value]:
-        wall = one.wall_ms.mean or 0.0
-        return {
-            c.name: (
-                c.exposed_ms_per_step,
-                (c.share_ci95[0] * wall, c.share_ci95[1] * wall) if c.share_ci95 is not None else None,
-            )
-            for c in one.categories
-        }
+        return {c.name: (c.exposed_ms_per_step, c.exposed_ci95_ms) for c in one.categories}
 
     return _sorted(values(old), values(new))
 

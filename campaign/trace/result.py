@@ -36,7 +36,9 @@ class Category(msgspec.Struct, frozen=True, kw_only=True):
     share_p10: float | None = None
     share_p90: float | None = None
     share_ci95: tuple[float, float] | None = None
-    """95 % interval of the mean share."""
+    """95 % interval of `share_of_wall`."""
+    exposed_ci95_ms: tuple[float, float] | None = None
+    """95 % interval of `exposed_ms_per_step`."""
 
 
 class AbsentCategory(msgspec.Struct, frozen=True, kw_only=True):

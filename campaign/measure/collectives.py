@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from campaign import host, links
+from campaign import gpus, host, links
 from campaign.errors import PhaseError
 from campaign.measure import nccl_log
 from campaign.measure.ranks import Group, rank_folder
@@ -169,14 +168,14 @@ def read_environment(config: CollectivesConfig) -> Environment:
 
     version = ".".join(str(part) for part in torch.cuda.nccl.version())
     name = host.read_host("cuda").device
-    gpus = links.read_links()
+    linked = links.read_links()
     return Environment(
         library=f"NCCL {version}",
         variables=variables,
-        topology=_topology(),
-        link=links.link_of(gpus, name),
+        topology=gpus.read_topology(),
+        link=links.link_of(linked, name),
         device_name=name,
-        gpus=gpus,
+        gpus=linked,
     )
 
 
@@ -201,14 +200,6 @@ def _ask_nccl(run: Run, environment: Environment) -> tuple[Environment, str]:
         choices = nccl_log.read_choices(folder)
     why = "" if choices else "NCCL wrote nothing about its choices; the kernels' names tell algorithm and protocol"
     return msgspec.structs.replace(environment, nccl_choices=choices), why
-
-
-def _topology() -> str:
-    try:
-        found = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return found.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -223,5 +223,6 @@ if __name__ == "__main__":
     try:
         main()
     except Exception as error:
+        # The top of the script: the parent reads this line as why the rank ended, whatever it was.
         sys.stderr.write(f"rank failed: {type(error).__name__}: {error}\n")
         raise SystemExit(1) from error

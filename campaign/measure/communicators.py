@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from campaign.measure.reasons import reason_of
+
 NEEDS_MULTICAST = "asks for NVLink multicast, which TORCH_SYMM_MEM_DISABLE_MULTICAST=1 forbids"
 #: Largest message through symmetric memory.
 SYMMETRIC_BYTES = 64 << 20
@@ -53,8 +55,9 @@ def load(backend: str, wanted: Wanted) -> Communicator | str:
     try:
         found = _LOADERS[backend](wanted)
     except Exception as error:
-        # Other people's constructors raise anything; each reason is a note, never the end of the measurement.
-        found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        # Other people's constructors raise anything, from ImportError to bare AssertionError. A rank that let one pass
+        # would leave the others waiting in `agree`; each reason is a note, never the end of the measurement.
+        found = reason_of(error)
     if not agree(isinstance(found, Communicator), wanted.group) and isinstance(found, Communicator):
         return "another rank could not load it"
     return found

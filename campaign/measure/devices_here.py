@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from campaign import host
+from campaign import gpus, host
 from campaign.errors import PhaseError
 from campaign.measure.matrices import DTYPES
 from campaign.model import Device, find_device
@@ -37,7 +37,7 @@ def measure_peaks(device: str, dtype: str) -> Peaks:
         cache = int(getattr(properties, "L2_cache_size", 64 << 20))
         if known is not None:
             return Peaks(device=known, is_measured=False, cache_bytes=cache)
-        bandwidth = host.memory_bandwidth_gb_s()
+        bandwidth = gpus.memory_bandwidth_gb_s()
         stranger = Device(name=properties.name, memory_gb_s=bandwidth, source="memory clock", cache_bytes=cache)
         return Peaks(device=stranger, is_measured=False, cache_bytes=cache)
     cache = host.last_level_cache_bytes() or 32 << 20

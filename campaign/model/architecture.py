@@ -43,6 +43,8 @@ class Latent(msgspec.Struct, frozen=True, kw_only=True, tag="latent"):
     """Heads of the sparse-attention indexer; None = dense attention."""
     index_head_dim: int | None = None
     """Elements of one indexer head."""
+    index_topk: int | None = None
+    """Tokens that the indexer chooses and attention reads; None = all."""
     index_layers: tuple[int, ...] = ()
     """Layers that have an indexer of their own."""
 
@@ -62,6 +64,10 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the shared expert's output is gated by a one-column linear."""
     router_dtype: str | None = None
     """Weight format of the router where it differs from the model's."""
+    is_router_quantized: bool = False
+    """Whether the engine quantizes the router like any other linear, unless the checkpoint leaves it out."""
+    splits_tokens: bool = False
+    """Whether each tensor-parallel rank takes its part of the tokens where tensor, expert and data parallelism meet."""
     activation: str = "silu"
     """What stands between gate_up and down, as vLLM names it; its gate doubles gate_up's width."""
 

@@ -16,14 +16,20 @@ class WeightFormat(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4."""
     bytes_per_weight: float
-    """Bytes of one weight, its share of scales and zero points included."""
+    """Bytes of one weight, its share of the scales and zero points of groups and blocks included."""
     group: int | None = None
     """Weights along K that share a scale; None = a scale a channel, a tensor or a block."""
+    bytes_per_row: float = 0.0
+    """Bytes of the scale of a whole output channel, where there is one; not in `bytes_per_weight`."""
 
     @property
     def label(self) -> str:
         """Name with its group, e.g. `int4 g32`."""
         return self.name if self.group is None else f"{self.name} g{self.group}"
+
+    def bytes_per_weight_of(self, k: int) -> float:
+        """Bytes of one weight of a matrix with `k` input features, all its scales included."""
+        return self.bytes_per_weight + self.bytes_per_row / k
 
 
 PLAIN = {
@@ -32,6 +38,7 @@ PLAIN = {
     "fp32": WeightFormat(name="fp32", bytes_per_weight=4.0),
 }
 FP8 = WeightFormat(name="fp8", bytes_per_weight=1.0)
+FP8_CHANNEL = WeightFormat(name="fp8", bytes_per_weight=1.0, bytes_per_row=4.0)
 NVFP4 = WeightFormat(name="nvfp4", bytes_per_weight=0.5 + 1 / 16, group=16)
 MXFP4 = WeightFormat(name="mxfp4", bytes_per_weight=0.5 + 1 / 32, group=32)
 
@@ -109,10 +116,12 @@ def _names(*lists: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def integer_format(bits: int, group: int | None, *, has_zeros: bool = False) -> WeightFormat:
-    """Weights of `bits` bits with one 16-bit scale a group (and a zero point of `bits` bits)."""
+    """Weights of `bits` bits with one 16-bit scale a group or channel (and a zero point of `bits` bits)."""
     size = group if group and group > 0 else None
-    overhead = 0.0 if size is None else (2 + (bits / 8 if has_zeros else 0)) / size
-    return WeightFormat(name=f"int{bits}", bytes_per_weight=bits / 8 + overhead, group=size)
+    scale_bytes = 2 + (bits / 8 if has_zeros else 0)
+    if size is None:
+        return WeightFormat(name=f"int{bits}", bytes_per_weight=bits / 8, bytes_per_row=scale_bytes)
+    return WeightFormat(name=f"int{bits}", bytes_per_weight=bits / 8 + scale_bytes / size, group=size)
 
 
 def _read_compressed(config: Mapping[str, Any]) -> Reading:
@@ -124,7 +133,7 @@ def _read_compressed(config: Mapping[str, Any]) -> Reading:
         if bits == 4 and kind == "float":
             form = MXFP4 if size == 32 else NVFP4
         elif bits == 8 and kind == "float":
-            form = _fp8(weights.get("block_structure"))
+            form = FP8_CHANNEL if weights.get("strategy") == "channel" else _fp8(weights.get("block_structure"))
         elif kind == "int" and bits in (4, 8):
             form = integer_format(bits, size, has_zeros=not weights.get("symmetric", True))
         else:

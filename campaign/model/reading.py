@@ -32,6 +32,8 @@ _GROUPED = {
     "GptOssForCausalLM",
     "MixtralForCausalLM",
 }
+#: Architectures whose experts vLLM gives each rank a part of the tokens (its sequence-parallel MoE).
+_SPLITTING = (_DEEPSEEK - {"Glm4MoeLiteForCausalLM"}) | {"Qwen3MoeForCausalLM", "GptOssForCausalLM"}
 #: Model types of nested language models, which seldom name an architecture of their own.
 _BY_MODEL_TYPE = {
     "kimi_k2": "DeepseekV3ForCausalLM",
@@ -173,6 +175,7 @@ def _latent(config: Config, layers: int) -> Latent:
         v_head_dim=_integer(config, "v_head_dim"),
         index_heads=_integer(config, "index_n_heads") if has_index else None,
         index_head_dim=_integer(config, "index_head_dim") if has_index else None,
+        index_topk=_integer(config, "index_topk") if has_index else None,
         index_layers=_index_layers(config, layers) if has_index else (),
     )
 
@@ -232,6 +235,8 @@ def _experts(config: Config, architecture: str) -> Experts:
         has_shared_gate=architecture == "Qwen2MoeForCausalLM" and shared > 0,
         activation="swigluoai" if architecture == "GptOssForCausalLM" else "silu",
         router_dtype="fp32" if architecture in ("Glm4MoeForCausalLM", "MiniMaxM2ForCausalLM") else None,
+        is_router_quantized=architecture == "Qwen3MoeForCausalLM",
+        splits_tokens=architecture in _SPLITTING,
     )
 
 

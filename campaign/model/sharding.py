@@ -10,19 +10,21 @@ import msgspec
 from campaign.errors import ConfigError
 from campaign.model.architecture import Experts, Grouped, Latent, Model
 from campaign.model.devices import Device, allreduce_floor_us
-from campaign.model.linears import (
-    Linear,
+from campaign.model.linears import Linear, linears_of
+from campaign.model.shapes import (
+    MXFP4_PADDING,
     Shape,
     expert_shapes,
     grouped_shapes,
     indexer_shapes,
     latent_shapes,
-    linears_of,
     mlp_shapes,
 )
 
 #: vLLM pads the vocabulary to a multiple of this before it is cut over ranks.
 VOCABULARY_PADDING = 64
+#: Elements of an indexer's key that share a scale in vLLM's cache.
+INDEX_BLOCK = 128
 ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1}
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
@@ -62,6 +64,22 @@ class Shards(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of KV cache a token costs on this rank, over all layers."""
 
     @property
+    def unknown(self) -> tuple[str, ...]:
+        """What could not be told, of the model and of its cut; empty = the arithmetic is exact."""
+        found = list(self.model.unknown)
+        if self.model.quantization.method == "mxfp4":
+            found.append(
+                "MXFP4 experts: kernels pad them each in its own way; counted with the width padded to "
+                f"{MXFP4_PADDING} and the hidden size as it is"
+            )
+        if self.dp > 1 and self.model.moe_layers:
+            found.append(
+                "data parallelism: how tokens reach experts depends on the engine's version and all-to-all kernels; "
+                "counted as all-gather and reduce-scatter"
+            )
+        return tuple(found)
+
+    @property
     def collectives_per_step(self) -> int:
         """All-reduces of the model's layers and embedding that a decode step makes (messages of `message_bytes`)."""
         return sum(c.calls for c in self.collectives if c.operation == "all_reduce" and c.what != NORM)
@@ -77,15 +95,26 @@ class Shards(msgspec.Struct, frozen=True, kw_only=True):
 
     def weight_bytes_per_step(self, batch: int) -> float:
         """Weight bytes that this rank reads in a decode step of `batch` tokens; experts: the mean distinct ones."""
-        return sum(linear.calls * linear.bytes_read(batch) for linear in self.linears)
+        return sum(linear.calls * linear.bytes_read(self._tokens_at(linear, batch)) for linear in self.linears)
+
+    def _tokens_at(self, linear: Linear, batch: int) -> int:
+        """Tokens that reach a matrix: the experts' come from all data-parallel groups, each with `batch`."""
+        return batch * self.dp if linear.category == "moe_gemm" else batch
 
     def weight_bytes_held(self) -> float:
         """Bytes of all matrices that this rank holds (norms, biases and the embedding not counted)."""
         return sum(linear.calls * linear.weight_bytes for linear in self.linears)
 
     def kv_bytes_read(self, batch: int, context: int) -> int:
-        """KV bytes that this rank reads in a decode step: `context` tokens a sequence, less in windowed layers."""
-        layers, window = self.model.layers, self.model.sliding_window
+        """KV bytes that this rank reads in a decode step: `context` tokens a sequence, less in windowed layers.
+
+        Sparse attention reads the keys of its indexer at every token and the cache at those that it chose.
+        """
+        layers, window, attention = self.model.layers, self.model.sliding_window, self.model.attention
+        if isinstance(attention, Latent) and attention.index_topk is not None:
+            keys = _index_bytes(attention)
+            chosen = min(context, attention.index_topk)
+            return batch * (context * keys + chosen * (self.kv_bytes_per_token - keys))
         per_layer = self.kv_bytes_per_token / layers
         windowed = self.model.windowed_layers if window is not None else 0
         tokens = (layers - windowed) * context + windowed * min(context, window or context)
@@ -99,7 +128,7 @@ class Shards(msgspec.Struct, frozen=True, kw_only=True):
         """
         floors: dict[str, float] = {}
         for linear in self.linears:
-            each_us = linear_floor_us(linear, device, batch)
+            each_us = linear_floor_us(linear, device, self._tokens_at(linear, batch))
             if each_us is not None:
                 floors[linear.category] = floors.get(linear.category, 0.0) + linear.calls * each_us / 1e3
         if device.memory_gb_s is not None and context > 0:
@@ -199,12 +228,20 @@ def _moe_shapes(model: Model, experts: Experts, tp: int, ep: int, dp: int) -> li
     if experts.shared_width:
         names = model.names.shared
         module = _in_layer(f"{names}.")
-        shapes += mlp_shapes(model, experts.shared_width, tp, prefix=names, kind="shared_", module=module)
+        is_whole = _splits_tokens(model, tp, ep, dp)
+        cut = 1 if is_whole else tp
+        shared = mlp_shapes(model, experts.shared_width, cut, prefix=names, kind="shared_", module=module)
+        shapes += [msgspec.structs.replace(shape, is_replicated=is_whole) for shape in shared]
     if experts.has_shared_gate:
         name = f"{model.names.mlp}.shared_expert_gate"
         gate = Shape(name=name, kind="shared_gate", n=1, k=model.hidden_size, dtype=model.dtype, is_replicated=True)
         shapes.append(gate)
     return shapes
+
+
+def _splits_tokens(model: Model, tp: int, ep: int, dp: int) -> bool:
+    """Whether each rank runs the MoE block whole on its part of the tokens, rather than its part on all of them."""
+    return min(tp, ep, dp) > 1 and model.experts is not None and model.experts.splits_tokens
 
 
 def _head(model: Model, tp: int) -> Shape:
@@ -224,9 +261,9 @@ def _prefill_shapes(model: Model, tp: int) -> list[Shape]:
 def _collectives(model: Model, tp: int, ep: int, dp: int) -> tuple[Collective, ...]:
     element = ELEMENT_BYTES[model.dtype]
     hidden = model.hidden_size * element
-    moe, found = len(model.moe_layers), []
+    moe, found, is_split = len(model.moe_layers), [], _splits_tokens(model, tp, ep, dp)
     if tp > 1:
-        mlp_calls = model.layers if dp == 1 else model.dense_layers
+        mlp_calls = model.dense_layers if is_split else model.layers
         found += [
             Collective(operation="all_reduce", what=EMBEDDING, calls=1, bytes_per_token=hidden),
             Collective(operation="all_reduce", what="attention output", calls=model.layers, bytes_per_token=hidden),
@@ -238,10 +275,13 @@ def _collectives(model: Model, tp: int, ep: int, dp: int) -> tuple[Collective, .
         found.append(Collective(operation="all_gather", what="logits", calls=1, bytes_per_token=logits))
     if dp > 1 and moe:
         # Without all-to-all kernels vLLM gathers all groups' tokens and scatters the sums back.
+        part = hidden // tp if is_split else hidden
         found += [
-            Collective(operation="all_gather", what="tokens to experts", calls=moe, bytes_per_token=hidden),
-            Collective(operation="reduce_scatter", what="expert output", calls=moe, bytes_per_token=hidden),
+            Collective(operation="all_gather", what="tokens to experts", calls=moe, bytes_per_token=part),
+            Collective(operation="reduce_scatter", what="expert output", calls=moe, bytes_per_token=part),
         ]
+        if is_split:
+            found.append(Collective(operation="all_gather", what="MLP output", calls=moe, bytes_per_token=part))
     return tuple(c for c in found if c.calls)
 
 
@@ -249,5 +289,11 @@ def _kv_bytes(model: Model, tp: int, kv_dtype: str) -> int:
     element = ELEMENT_BYTES[kv_dtype]
     attention = model.attention
     if isinstance(attention, Latent):
-        return model.layers * (attention.kv_lora_rank + attention.qk_rope_head_dim) * element
+        return model.layers * (attention.kv_lora_rank + attention.qk_rope_head_dim) * element + _index_bytes(attention)
     return model.layers * 2 * max(1, attention.kv_heads // tp) * attention.head_dim * element
+
+
+def _index_bytes(attention: Latent) -> int:
+    """Bytes a token of the indexers' keys over all layers: FP8 with a 4-byte scale to each block of 128."""
+    each = attention.index_head_dim or 0
+    return len(attention.index_layers) * (each + each // INDEX_BLOCK * 4)

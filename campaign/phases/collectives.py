@@ -28,8 +28,9 @@ from campaign.phases.collectives_table import (
     rows_of,
     unmeasured_of,
 )
-from campaign.phases.kind import Analysis, Context, PhaseKind
-from campaign.schema import Finding, Quantity, Result, Source, decode
+from campaign.phases.kind import Analysis, Context
+from campaign.phases.microbenchmark import REFUSED, check_counts, check_samples, findings_of, makers_of, microbenchmark
+from campaign.schema import Finding, Quantity, Result, decode
 
 #: 1 KiB to 256 MiB on GPUs; a CPU's sweep ends earlier so that a campaign stays short.
 SWEEP = {"cuda": tuple(1 << bits for bits in range(10, 29, 2)), "cpu": (1 << 10, 1 << 14, 1 << 18, 1 << 22)}
@@ -91,15 +92,15 @@ class CollectivesView(msgspec.Struct, frozen=True, kw_only=True):
 
 def _configure(parameters: CollectivesParameters, context: Context) -> CollectivesConfig:
     target = context.target
-    if not parameters.batch or min(parameters.batch) < 1:
-        raise ConfigError(f"batch = {list(parameters.batch)}: write one or more whole numbers above 0, e.g. [1, 16].")
-    if parameters.samples < 3 or parameters.timeout_s <= 0:
-        raise ConfigError("samples must be 3 or more and timeout_s above 0.")
+    check_counts("batch", parameters.batch)
+    check_samples(parameters.samples)
+    if parameters.timeout_s <= 0:
+        raise ConfigError(f"timeout_s = {parameters.timeout_s}: write seconds above 0, e.g. 60.")
     model = read_model(host.read_model_config(target.config_path))
     shards = shard(model, target.tensor_parallel, target.expert_parallel)
     sweep = SWEEP[target.device] if parameters.sizes_bytes is None else parameters.sizes_bytes
-    if sweep and min(sweep) < 1:
-        raise ConfigError(f"sizes_bytes = {list(sweep)}: write whole numbers above 0.")
+    if sweep:
+        check_counts("sizes_bytes", sweep)
     sizes = sorted({*sweep, *(shards.message_bytes(m) for m in parameters.batch)})
     return CollectivesConfig(
         device=target.device,
@@ -132,7 +133,7 @@ def _analyze(result: Result, _context: Context) -> Analysis:
     measured = [burst for burst in bursts if burst.us_per_call is not None]
     fits = tuple(fit for backend in config.backends if (fit := fit_of(rows, backend)) is not None)
     view = CollectivesView(
-        rows=tuple(row for row in rows if row.is_measured or row.note.startswith("refused")),
+        rows=tuple(row for row in rows if row.is_measured or row.note.startswith(REFUSED)),
         unmeasured=unmeasured_of(rows),
         bursts=bursts,
         burst=measured[0] if measured else None,
@@ -153,55 +154,43 @@ def _quantities(view: CollectivesView, config: CollectivesConfig, result: Result
     burst = view.burst
     fit = next((fit for fit in view.fits if burst is None or fit.backend == burst.backend), None)
     note = "gloo on a CPU: says nothing of a GPU" if view.is_cpu else f"through {burst.backend}" if burst else ""
-    measured = Source(phase="collectives", attempt=result.attempt, pointer="/points")
-    computed = Source(phase="collectives", attempt=result.attempt, origin="computed")
-    named: list[tuple[str, float | None, str, Source]] = [
-        ("collectives.burst_ms", burst.ms if burst else None, "ms", measured),
-        ("collectives.burst_graph_ms", burst.graph_ms if burst else None, "ms", measured),
-        ("collectives.burst_calls", float(burst.calls if burst else config.burst_calls), "1", computed),
-        ("collectives.burst_us_per_call", burst.us_per_call if burst else None, "us", measured),
-        ("collectives.message_bytes", float(config.burst_bytes), "B", computed),
-        ("collectives.alpha_us", fit.alpha_us if fit else None, "us", measured),
-        ("collectives.beta_gb_s", fit.beta_gb_s if fit else None, "GB/s", measured),
-        ("model.allreduces_per_step", float(config.burst_calls), "1", computed),
-        ("model.message_bytes", float(config.bytes_per_token), "B", computed),
+    measured, computed = makers_of("collectives", result)
+    found = [
+        measured("collectives.burst_ms", burst.ms if burst else None, "ms", note),
+        measured("collectives.burst_graph_ms", burst.graph_ms if burst else None, "ms", note),
+        computed("collectives.burst_calls", float(burst.calls if burst else config.burst_calls), "1"),
+        measured("collectives.burst_us_per_call", burst.us_per_call if burst else None, "us", note),
+        computed("collectives.message_bytes", float(config.burst_bytes), "B"),
+        measured("collectives.alpha_us", fit.alpha_us if fit else None, "us", note),
+        measured("collectives.beta_gb_s", fit.beta_gb_s if fit else None, "GB/s", note),
+        computed("model.allreduces_per_step", float(config.burst_calls), "1"),
+        computed("model.message_bytes", float(config.bytes_per_token), "B"),
     ]
     link = view.environment.link
     if link is not None:
         best_us = min(allreduce_floor_us(config.burst_bytes, config.ranks, link).values())
-        named.append(("model.floor_ms.allreduce", config.burst_calls * best_us / 1e3, "ms", computed))
-    return tuple(
-        Quantity(name=name, value=value, unit=unit, source=source, note=note if source is measured else "")
-        for name, value, unit, source in named
-    )
-
-
-def _findings(view: CollectivesView) -> tuple[Finding, ...]:
-    found = [
-        Finding(
-            id=f"collectives.refused.{row.backend}.{row.operation}.{row.size_bytes}",
-            text=f"{row.operation} of {row.size_bytes} bytes through {row.backend}: {row.note}.",
-            severity="broken",
-        )
-        for row in view.rows
-        if row.note.startswith("refused")
-    ]
-    if view.drift:
-        text = f"The devices changed during the collectives: {'; '.join(view.drift)}."
-        found.append(Finding(id="collectives.drift", text=text, severity="notice"))
+        found.append(computed("model.floor_ms.allreduce", config.burst_calls * best_us / 1e3, "ms"))
     return tuple(found)
 
 
-KIND = PhaseKind(
-    name="collectives",
-    title="Collectives",
+def _findings(view: CollectivesView) -> tuple[Finding, ...]:
+    rows = (
+        (
+            f"{row.backend}.{row.operation}.{row.size_bytes}",
+            f"{row.operation} of {row.size_bytes} bytes through {row.backend}",
+            row.note,
+        )
+        for row in view.rows
+    )
+    return findings_of("collectives", "the collectives", rows, view.drift)
+
+
+KIND = microbenchmark(
+    "collectives",
+    "Collectives",
     parameters=CollectivesParameters,
-    script_version=1,
-    server="none",
     configure=_configure,
     points=_points,
     analyze=_analyze,
-    template="collectives.md.j2",
-    uses_device=True,
     blocked_by=_blocked_by,
 )

@@ -9,8 +9,9 @@ from campaign.errors import ConfigError
 from campaign.model import quantization_config_of, read_model, shard
 from campaign.phases.gemm_data import EXPERTS, GemmConfig, GemmData, Peaks, fused_pair, point_key, singles_of
 from campaign.phases.gemm_table import GemmRow, GemmView, drift_of, floors_ms_of, rows_of, step_ms_of
-from campaign.phases.kind import Analysis, Context, PhaseKind
-from campaign.schema import Finding, Quantity, Result, Source, decode, encode
+from campaign.phases.kind import Analysis, Context
+from campaign.phases.microbenchmark import check_counts, check_samples, findings_of, makers_of, microbenchmark
+from campaign.schema import Finding, Quantity, Result, decode, encode
 
 MEMORY_LIMIT_GB = {"cuda": 16.0, "cpu": 1.0}
 
@@ -34,10 +35,8 @@ class GemmParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 def _configure(parameters: GemmParameters, context: Context) -> GemmConfig:
     target = context.target
-    if not parameters.batch or min(parameters.batch) < 1:
-        raise ConfigError(f"batch = {list(parameters.batch)}: write one or more whole numbers above 0, e.g. [1, 16].")
-    if parameters.samples < 3:
-        raise ConfigError(f"samples = {parameters.samples}: write 3 or more.")
+    check_counts("batch", parameters.batch)
+    check_samples(parameters.samples)
     config_json = host.read_model_config(target.config_path)
     model, quantization = read_model(config_json), quantization_config_of(config_json)
     linears = shard(model, target.tensor_parallel, target.expert_parallel).linears
@@ -93,53 +92,36 @@ def _floor_note(peaks: Peaks) -> str:
 
 def _quantities(rows: tuple[GemmRow, ...], config: GemmConfig, peaks: Peaks, result: Result) -> tuple[Quantity, ...]:
     found: list[Quantity] = []
-    source = Source(phase="gemm", attempt=result.attempt, pointer="/points")
+    measured, computed = makers_of("gemm", result)
     for position, m in enumerate(config.batch):
         suffix = "" if position == 0 else f"@b{m}"
-
-        def add(name: str, value: float | None, unit: str, note: str = "", *, end: str = suffix) -> None:
-            found.append(Quantity(name=f"gemm.{name}{end}", value=value, unit=unit, source=source, note=note))
-
-        add("step_ms", step_ms_of(rows, m), "ms")
-        for category in dict.fromkeys(row.category for row in rows):
-            add(f"step_ms.{category}", step_ms_of(rows, m, category), "ms")
-        computed = msgspec.structs.replace(source, origin="computed", pointer="")
+        found.append(measured(f"gemm.step_ms{suffix}", step_ms_of(rows, m), "ms"))
+        found += [
+            measured(f"gemm.step_ms.{category}{suffix}", step_ms_of(rows, m, category), "ms")
+            for category in dict.fromkeys(row.category for row in rows)
+        ]
         weights = sum(linear.calls * linear.bytes_read(m) for linear in config.linears)
-        found.append(Quantity(name=f"model.weight_bytes_per_step{suffix}", value=weights, unit="B", source=computed))
-        for category, floor_ms in floors_ms_of(config, peaks, m).items():
-            name = f"model.floor_ms.{category}{suffix}"
-            found.append(Quantity(name=name, value=floor_ms, unit="ms", source=computed, note=_floor_note(peaks)))
+        found.append(computed(f"model.weight_bytes_per_step{suffix}", weights, "B"))
+        found += [
+            computed(f"model.floor_ms.{category}{suffix}", floor_ms, "ms", _floor_note(peaks))
+            for category, floor_ms in floors_ms_of(config, peaks, m).items()
+        ]
         for row in (row for row in rows if row.m == m):
-            add(f"us.{row.kind}", row.cold_us, "us", row.note)
-            add(f"floor_fraction.{row.kind}", row.floor_fraction, "1")
+            found.append(measured(f"gemm.us.{row.kind}{suffix}", row.cold_us, "us", row.note))
+            found.append(measured(f"gemm.floor_fraction.{row.kind}{suffix}", row.floor_fraction, "1"))
     return tuple(found)
 
 
 def _findings(view: GemmView) -> tuple[Finding, ...]:
-    found = [
-        Finding(
-            id=f"gemm.refused.{row.kind}.b{row.m}",
-            text=f"GEMM {row.kind} at M = {row.m} {row.note}.",
-            severity="broken",
-        )
-        for row in view.rows
-        if row.note.startswith("refused")
-    ]
-    if view.drift:
-        text = f"The device changed during the GEMM measurements: {'; '.join(view.drift)}."
-        found.append(Finding(id="gemm.drift", text=text, severity="notice"))
-    return tuple(found)
+    rows = ((f"{row.kind}.b{row.m}", f"GEMM {row.kind} at M = {row.m}", row.note) for row in view.rows)
+    return findings_of("gemm", "the GEMM measurements", rows, view.drift)
 
 
-KIND = PhaseKind(
-    name="gemm",
-    title="GEMM at this model's shapes",
+KIND = microbenchmark(
+    "gemm",
+    "GEMM at this model's shapes",
     parameters=GemmParameters,
-    script_version=1,
-    server="none",
     configure=_configure,
     points=_points,
     analyze=_analyze,
-    template="gemm.md.j2",
-    uses_device=True,
 )

@@ -14,6 +14,7 @@ import msgspec
 from campaign import importers, schema
 from campaign.config import Config, PhaseEntry, load, phase_entry
 from campaign.errors import ConfigError
+from campaign.gpus import every_gpu, nvml, text_of
 from campaign.host import cpu_name
 from campaign.phases.kind import Context, PhaseKind, Target
 from campaign.planner import check_rules
@@ -32,15 +33,12 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_device() -> Device:
     """The first GPU that NVML shows, else the CPU."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        name, driver = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlSystemGetDriverVersion()
-    except pynvml.NVMLError:
-        return Device(kind="cpu", name=cpu_name(), driver="")
-    return Device(kind="cuda", name=str(name), driver=str(driver))
+    with nvml() as library:
+        if library is not None and every_gpu(library):
+            _, first = every_gpu(library)[0]
+            name, driver = library.nvmlDeviceGetName(first), library.nvmlSystemGetDriverVersion()
+            return Device(kind="cuda", name=text_of(name), driver=text_of(driver))
+    return Device(kind="cpu", name=cpu_name(), driver="")
 
 
 def engine_version() -> str:

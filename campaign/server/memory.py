@@ -5,27 +5,20 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from campaign.gpus import every_gpu, nvml, text_of
+
 _CGROUP_EVENTS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
 
 
 def gpu_used_bytes() -> dict[str, int]:
     """Bytes in use on each GPU by its UUID; empty where NVML finds no GPU."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return {}
     used: dict[str, int] = {}
-    try:
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            used[str(pynvml.nvmlDeviceGetUUID(handle))] = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
-    except pynvml.NVMLError:
-        return used
-    finally:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
+    with nvml() as library:
+        if library is None:
+            return {}
+        with contextlib.suppress(library.NVMLError):
+            for _, handle in every_gpu(library):
+                used[text_of(library.nvmlDeviceGetUUID(handle))] = int(library.nvmlDeviceGetMemoryInfo(handle).used)
     return used
 
 

@@ -67,3 +67,10 @@ def test_attention__a_cache_over_the_limit_is_a_note() -> None:
 def test_attention__unusable_parameters_are_refused(parameters: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         config_of(**parameters)
+
+
+def test_attention__sparse_attention_is_not_measured_as_dense() -> None:
+    assert KIND.blocked_by(context_of("deepseek-v3.2", tp=8)) == (
+        "Sparse attention reads 2048 chosen tokens; its kernels are not measured here."
+    )
+    assert KIND.blocked_by(context_of("deepseek-v3", tp=8)) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from campaign.measure import engine_layers
+from campaign.measure import engine_experts, engine_layers
 from campaign.measure.engine_layers import Engine
 from campaign.measure.matrices import Pool, Room
 from campaign.model import Linear
@@ -57,7 +57,7 @@ def test_engine_layers__experts_of_vllm_agree_with_the_stored_weights(room: Room
         Linear(name="w", kind="moe", category="moe_gemm", n=n, k=k, matrices=8, active=2, module=module)
         for n, k in ((512, 256), (256, 256))
     )
-    prepared = engine_layers.prepare_experts((up, down), 4, room, Engine(quantization={}))
+    prepared = engine_experts.prepare_experts((up, down), 4, room, Engine(quantization={}))
     assert prepared.kernel.startswith("vLLM ")
     assert 0 < prepared.error() < 0.02
 

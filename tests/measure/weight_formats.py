@@ -42,3 +42,6 @@ MODELOPT_NVFP4 = {
     "group_size": 16,
     "ignore": ["lm_head", "*.mlp.gate"],
 }
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}
+INT8_TOKEN = compressed("int-quantized", number(8, "int", "channel"), number(8, "int", "token") | {"dynamic": True})

@@ -1,8 +1,9 @@
-"""Prints the parameter shapes that vLLM itself makes: `python -m tests.model.engine_shapes TP EP LAYERS CONFIG …`.
+"""Prints the parameters that vLLM makes: `python -m tests.model.engine_shapes TP EP DP LAYERS CONFIG[:FORMAT] …`.
 
 Models are built with parameters on the meta device (no memory, no weights) as rank 0 of a stand-in process
-group of TP ranks, in a process of its own, since vLLM's parallel state is global. One JSON line a model: shapes,
-or an error.
+group, in a process of its own, since vLLM's parallel state is global. FORMAT is `own`, the checkpoint's own
+quantization, or a name of `tests.measure.weight_formats`; without it nothing is quantized. One JSON line a model:
+shape and bytes of each parameter, or an error.
 """
 
 from __future__ import annotations
@@ -14,43 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-
-def stand_in_for(tp: int) -> None:
-    """A process group of `tp` ranks that this process alone pretends to be rank 0 of, without channels."""
-    import torch.distributed as dist
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-    from vllm.distributed import parallel_state
-
-    dist.init_process_group(backend="fake", store=FakeStore(), rank=0, world_size=tp)
-    new_group, made = dist.new_group, parallel_state.GroupCoordinator.__init__
-
-    def fake_group(*arguments: Any, **options: Any) -> Any:
-        return new_group(*arguments, **options | {"backend": "fake"})
-
-    def without_channels(self: Any, *arguments: Any, **options: Any) -> None:
-        made(self, *arguments, **options | {"use_message_queue_broadcaster": False, "use_device_communicator": False})
-
-    dist.new_group = fake_group
-    parallel_state.GroupCoordinator.__init__ = without_channels
+from tests.measure import weight_formats
+from tests.model import stand_ins
 
 
-def parameters_on_meta() -> Any:
-    """A mode in which `torch.empty`, which vLLM makes parameters with, takes no memory; all else is computed."""
+def build(folder: str, tp: int, ep: int, dp: int, is_quantized: bool) -> dict[str, tuple[list[int], int]]:
+    """Parameter name → shape and bytes of rank 0."""
     import torch
-    from torch.overrides import TorchFunctionMode
-
-    class Mode(TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            given = dict(kwargs or {})
-            if function is torch.empty and given.get("device") is None:
-                given["device"] = "meta"
-            return function(*args, **given)
-
-    return Mode()
-
-
-def build(folder: str, tp: int, ep: int) -> dict[str, list[int]]:
-    """Parameter name → shape of rank 0."""
     from vllm.config import set_current_vllm_config
     from vllm.distributed import parallel_state
     from vllm.engine.arg_utils import EngineArgs
@@ -63,25 +34,32 @@ def build(folder: str, tp: int, ep: int) -> dict[str, list[int]]:
         load_format="dummy",
         dtype="bfloat16",
         tensor_parallel_size=tp,
+        data_parallel_size=dp,
+        data_parallel_address="127.0.0.1",
         enable_expert_parallel=ep > 1,
         max_model_len=1024,
         enforce_eager=True,
+        moe_backend="marlin" if is_quantized else "auto",
     )
     config = arguments.create_engine_config()
+    torch.set_default_dtype(torch.bfloat16)
     with set_current_vllm_config(config):
         if not parallel_state.model_parallel_is_initialized():
             parallel_state.init_distributed_environment(world_size=tp, rank=0, local_rank=0, backend="fake")
             parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, backend="fake")
-        with parameters_on_meta():
+        with stand_ins.parameters_on_meta():
             model = initialize_model(vllm_config=config)
-    return {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+    return {name: (list(p.shape), p.numel() * p.element_size()) for name, p in model.named_parameters()}
 
 
-def cut(path: str, layers: int) -> dict[str, Any]:
-    """A config of a few layers, without quantization and without the parts that see or hear."""
-    config: dict[str, Any] = json.loads(Path(path).read_text())
-    config = config.get("text_config", config)
-    config.pop("quantization_config", None)
+def cut(path: str, layers: int, form: str = "") -> dict[str, Any]:
+    """A config of a few layers in one weight format, without the parts that see or hear."""
+    whole: dict[str, Any] = json.loads(Path(path).read_text())
+    config: dict[str, Any] = whole.get("text_config", whole)
+    own = config.pop("quantization_config", None) or whole.get("quantization_config")
+    quantization = own if form == "own" else getattr(weight_formats, form) if form else None
+    if quantization is not None:
+        config["quantization_config"] = quantization
     config["num_hidden_layers"] = min(layers, config["num_hidden_layers"])
     for key in ("layer_types", "attn_type_list"):
         if key in config:
@@ -90,18 +68,23 @@ def cut(path: str, layers: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Build each model and print its shapes."""
-    tp, ep, layers, paths = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    """Build each model and print its parameters."""
+    tp, ep, dp, layers = (int(text) for text in sys.argv[1:5])
     os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    stand_in_for(tp)
-    for path in paths:
-        answer: dict[str, Any] = {"name": Path(path).stem}
+    stand_ins.stand_in_for(tp * dp)
+    stand_ins.dense_for_sparse_attention()
+    stand_ins.any_width_for_experts()
+    if any(":" in name for name in sys.argv[5:]):
+        stand_ins.marlin_for_quantized_weights()
+    for name in sys.argv[5:]:
+        path, _, form = name.partition(":")
+        answer: dict[str, Any] = {"name": Path(path).stem, "form": form}
         with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "config.json").write_text(json.dumps(cut(path, layers)))
+            (Path(folder) / "config.json").write_text(json.dumps(cut(path, layers, form)))
             try:
-                answer["shapes"] = build(folder, tp, ep)
+                answer["parameters"] = build(folder, tp, ep, dp, bool(form))
             except Exception as error:  # noqa: BLE001 - the model that vLLM cannot build is named, the next is tried
                 answer["error"] = f"{type(error).__name__}: {str(error).strip().splitlines()[-1][:300]}"
         out.write(json.dumps(answer) + "\n")

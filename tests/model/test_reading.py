@@ -11,7 +11,7 @@ import pytest
 from campaign import host
 from campaign.errors import ConfigError
 from campaign.model import Grouped, Latent, quantization_config_of, read_model, shard
-from tests.measure.weight_formats import MXFP4, NVFP4
+from tests.measure.weight_formats import FP8_TENSOR, FP8_TOKEN, MXFP4, NVFP4
 from tests.model.test_sharding import load
 
 
@@ -74,6 +74,16 @@ def test_read_model__glm5_has_an_indexer() -> None:
     assert shapes["index_k_weights"] == (128 + 32, 6144, 78)
 
 
+def test_read_model__deepseek_v32_differs_from_v3_by_its_indexer_alone() -> None:
+    before = shard(read_model(load("deepseek-v3")), 8).linears
+    after = shard(read_model(load("deepseek-v3.2")), 8).linears
+    added = [line for line in after if line not in before]
+    assert {line.kind: (line.n, line.k, line.dtype) for line in added} == {
+        "index_q": (64 * 128, 1536, "fp8"),
+        "index_k_weights": (128 + 64, 7168, "bf16"),
+    }
+
+
 def test_read_model__heads_default_to_hidden_over_heads() -> None:
     attention = read_model(load("qwen2.5-72b")).attention
     assert isinstance(attention, Grouped)
@@ -104,7 +114,8 @@ def test_quantization__layers_that_differ_become_two_rows() -> None:
     [
         ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}, "int4 g128", 0.5 + 2 / 128),
         ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}, "int4 g128", 0.5 + 2.5 / 128),
-        ({"quant_method": "gptq", "bits": 8, "group_size": -1, "sym": True}, "int8", 1.0),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1, "sym": True}, "int8", 1 + 2 / 28672),
+        (FP8_TOKEN, "fp8", 1 + 4 / 28672),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4 g16", 0.5625),
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", 1 + 4 / 16384),
     ],
@@ -116,6 +127,16 @@ def test_quantization__bytes_per_weight(config: dict[str, Any], label: str, size
     assert down.label == label
     assert down.bytes_per_weight == pytest.approx(size)
     assert head.label == "bf16"
+
+
+def test_quantization__router_where_the_engine_quantizes_it_unless_left_out() -> None:
+    def router(name: str, **more: Any) -> str:
+        return dtypes_of(load(name) | {"quantization_config": FP8_TENSOR | more})["router"]
+
+    assert router("qwen3-30b-a3b") == "fp8"
+    assert router("qwen3-30b-a3b", modules_to_not_convert=["mlp.gate"]) == "bf16"
+    assert router("mixtral-8x7b") == "bf16"
+    assert router("glm-4.6") == "fp32"
 
 
 def test_quantization__unknown_method_is_named() -> None:

@@ -163,6 +163,36 @@ def test_shard__expert_parallel_keeps_experts_whole() -> None:
     assert {c.operation for c in shards.collectives} == {"all_reduce", "all_gather"}
 
 
+def test_shard__whole_mxfp4_experts_are_padded_too() -> None:
+    shapes = shapes_of(shards_of("gpt-oss-120b", tp=8, ep=8))
+    assert (shapes["moe_gate_up"], shapes["moe_down"]) == ((2 * 2944, 2880), (2880, 2944))
+
+
+def test_shard__ranks_that_split_tokens_hold_shared_experts_whole() -> None:
+    split, cut = shards_of("deepseek-v3", tp=2, ep=4, dp=2), shards_of("deepseek-v3", tp=2, dp=2)
+    assert shapes_of(split)["shared_gate_up"] == (4096, 7168)
+    assert shapes_of(cut)["shared_gate_up"] == (2048, 7168)
+    assert shapes_of(shards_of("glm-4.6", tp=2, ep=4, dp=2))["shared_gate_up"] == (1536, 5120)
+    assert (split.collectives_per_step, cut.collectives_per_step) == (1 + 61 + 3, 1 + 61 + 61)
+    assert any("data parallelism" in text for text in split.unknown)
+
+
+def test_weight_bytes__experts_see_the_tokens_of_all_groups() -> None:
+    one, four = shards_of("deepseek-v3", tp=2, ep=2), shards_of("deepseek-v3", tp=2, ep=8, dp=4)
+
+    def routed(shards: Shards, tokens: int) -> float:
+        return sum(line.calls * line.bytes_read(tokens) for line in shards.linears if line.category == "moe_gemm")
+
+    rest = sum(line.calls * line.weight_bytes for line in four.linears if line.active is None)
+    assert four.weight_bytes_per_step(16) == pytest.approx(rest + routed(four, 64))
+    assert routed(four, 64) == pytest.approx(routed(one, 64) / 4, rel=0.01)
+
+
+def test_shard__says_what_kernels_decide() -> None:
+    assert any("pad" in text for text in shards_of("gpt-oss-120b").unknown)
+    assert shards_of("deepseek-v3").unknown == ()
+
+
 def test_shard__tp_1_has_no_collectives() -> None:
     shards = shards_of("qwen3-30b-a3b", tp=1)
     assert shards.collectives == ()
@@ -184,6 +214,19 @@ def test_kv_bytes__latent_is_replicated_and_grouped_is_sharded() -> None:
     assert shards_of("kimi-k2.5").kv_bytes_per_token == 61 * 576 * 2
     assert shards_of("llama-3.3-70b").kv_bytes_per_token == 80 * 2 * 1 * 128 * 2
     assert shards_of("llama-3.3-70b", tp=2).kv_bytes_per_token == 80 * 2 * 4 * 128 * 2
+
+
+def test_kv_bytes__sparse_attention_reads_its_indexer_s_keys_and_what_it_chose() -> None:
+    shards = shards_of("deepseek-v3.2")
+    keys, latent = 61 * (128 + 4), 61 * 576 * 2
+    assert shards.kv_bytes_per_token == keys + latent
+    assert shards.kv_bytes_read(2, 1000) == 2 * 1000 * (keys + latent)
+    assert shards.kv_bytes_read(2, 100_000) == 2 * (100_000 * keys + 2048 * latent)
+
+
+def test_kv_bytes__shared_indexers_keep_keys_of_their_own_layers_only() -> None:
+    shared = shard(read_model(load("glm-5") | {"index_topk_freq": 3}), 8)
+    assert shared.kv_bytes_per_token == 78 * 576 * 2 + 27 * 132
 
 
 def test_kv_bytes__windowed_layers_read_no_more_than_their_window() -> None:

@@ -49,10 +49,14 @@ class ForkedPopen(subprocess.Popen):  # type: ignore[type-arg]
                  "p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite", "restore_signals", "gid",
                  "gids", "uid", "umask", "start_new_session", "process_group")  # fmt: skip
         given = dict(zip(names, rest, strict=True))
+        started, closing = os.pipe()
         pid = os.fork()
         if pid == 0:
             _become(words, given)
         self.pid = pid
+        os.close(closing)
+        os.read(started, 1)  # as ever: not before the child has let go of the runner's files, its lock among them
+        os.close(started)
         self._child_created = True
         self._close_pipe_fds(*(given[name] for name in names[8:14]))  # type: ignore[attr-defined]
 

@@ -24,12 +24,14 @@ def test_golden__gpu_example_is_what_its_results_say(tmp_path: Path, name: str) 
     state = campaign.store.load_state()
     assert state is not None
     path = document_path(campaign)
-    kept = path.read_bytes()
+    shutil.rmtree(path.parent / "figures")  # so that they are drawn, not kept
     write(campaign, state)
     if os.environ.get("CAMPAIGN_GOLDEN") == "update":
-        shutil.copyfile(path, EXAMPLES / name / "doc" / "report.md")
-        kept = path.read_bytes()
-    assert path.read_bytes().decode() == kept.decode()
+        shutil.copytree(path.parent, EXAMPLES / name / "doc", dirs_exist_ok=True)
+    assert path.read_bytes().decode() == (EXAMPLES / name / "doc" / "report.md").read_bytes().decode()
+    drawn, kept = path.parent / "figures", EXAMPLES / name / "doc" / "figures"
+    assert sorted(file.name for file in drawn.iterdir()) == sorted(file.name for file in kept.iterdir())
+    assert all((drawn / file.name).read_bytes() == file.read_bytes() for file in kept.iterdir())
 
 
 def test_device__is_that_of_the_results_not_of_this_machine() -> None:

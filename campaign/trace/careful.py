@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from campaign.trace.events import NO_ID
@@ -19,6 +19,7 @@ _DTYPE_BYTES: Final = {
 }  # fmt: skip
 #: What 64 bits hold: 292 years.
 _LARGEST_NS: Final = (1 << 63) - 1
+_LARGEST_EXPONENT: Final = 20
 
 
 class Event(NamedTuple):
@@ -72,8 +73,10 @@ def nanoseconds(value: object) -> int | None:
     """Microseconds as text or number → whole nanoseconds; None for what is no finite number."""
     try:
         exact = Decimal(str(value)) * 1000
+        if exact.adjusted() > _LARGEST_EXPONENT:  # 1e999998 would become an integer of a million digits
+            return None
         count = int(exact.to_integral_value())
-    except (InvalidOperation, ValueError, OverflowError):
+    except (ArithmeticError, ValueError):  # what decimal signals, Overflow among them, is an ArithmeticError
         return None
     return count if -_LARGEST_NS < count < _LARGEST_NS else None
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from campaign.errors import TraceError
-from campaign.trace import TraceAnalysis, analyze
+from campaign.trace import TraceAnalysis, analyze, careful
 from tests.trace import generator
 from tests.trace.damage import HEAD, LOSS, ROWS, RUN, SAME, SECRET, TEXT, whole_events_of
 from tests.trace.generator import Shape
@@ -184,3 +184,28 @@ def test_device_annotations__stand_in_for_the_hosts(tmp_path: Path) -> None:
 
 def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: r[k] for k in ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")} for r in rows]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1e3", 1_000_000),
+        ("0.0005", 0),
+        ("12345678901234.567", 12345678901234567),
+        ("1e999999", None),
+        ("-1E999999", None),
+        ("1e999990", None),
+        ("1e40", None),
+        ("9" * 5000, None),
+        ("1e-999999", 0),
+        ("nan", None),
+        ("sNaN", None),
+        ("inf", None),
+        ("-Infinity", None),
+        ("", None),
+        (None, None),
+        (True, None),
+    ],
+)
+def test_nanoseconds__whatever_is_written_is_a_time_or_none(written: object, expected: int | None) -> None:
+    assert careful.nanoseconds(written) == expected

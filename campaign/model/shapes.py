@@ -43,32 +43,25 @@ def grouped_shapes(model: Model, attention: Grouped, tp: int, names: Callable[[s
             k=model.hidden_size,
             modules=(names(f"{module}.q_proj"), names(f"{module}.k_proj"), names(f"{module}.v_proj")),
         ),
-        Shape(
-            name="self_attn.o_proj",
-            kind="o",
-            n=model.hidden_size,
-            k=heads * attention.head_dim,
-            modules=(names(f"{module}.o_proj"),),
-        ),
+        _output(model, heads * attention.head_dim, names),
     ]
+
+
+def _output(model: Model, width: int, names: Callable[[str], str]) -> Shape:
+    """The projection of all heads' outputs, `width` together, back to the hidden size."""
+    module = names(f"{model.names.attention}.o_proj")
+    return Shape(name="self_attn.o_proj", kind="o", n=model.hidden_size, k=width, modules=(module,))
 
 
 def latent_shapes(model: Model, attention: Latent, tp: int, names: Callable[[str], str]) -> list[Shape]:
     """The decode path of MLA: projections, the two absorbed batched products, o."""
     heads = attention.heads // tp
-    module = model.names.attention
     nope, rank, dtype = attention.qk_nope_head_dim, attention.kv_lora_rank, model.dtype
     return [
         *_latent_queries(model, attention, heads, names),
         Shape(name="self_attn.W_UK_T", kind="k_absorb", n=rank, k=nope, matrices=heads, dtype=dtype),
         Shape(name="self_attn.W_UV", kind="v_absorb", n=attention.v_head_dim, k=rank, matrices=heads, dtype=dtype),
-        Shape(
-            name="self_attn.o_proj",
-            kind="o",
-            n=model.hidden_size,
-            k=heads * attention.v_head_dim,
-            modules=(names(f"{module}.o_proj"),),
-        ),
+        _output(model, heads * attention.v_head_dim, names),
     ]
 
 

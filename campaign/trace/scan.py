@@ -22,6 +22,9 @@ PAD_BYTES: Final = 64
 _QUOTES_A_HEAD: Final = 16
 _TIME_WIDTH: Final = 24
 _ID_WIDTH: Final = 12
+#: Before the point: microseconds since 1970, as older profilers write them. With three more behind the point such a
+#: number fits into 64 bits where its first digit is below 9.
+_MOST_DIGITS: Final = 16
 _POWERS: Final = np.array([10**i for i in range(19)] + [0] * 40, np.int64)
 _NO_POWER: Final = 30
 
@@ -143,7 +146,8 @@ def _thousandths(data: Bytes, at: Ints, width: int, is_asked: Flags) -> tuple[In
     dot = np.argmax(is_dot, axis=1)
     dot = np.where(is_dot.any(axis=1) & (dot < stop), dot, stop)
     last = text[np.arange(len(at)), stop]
-    fine = (dot > 0) & (dot < 16) & (stop - dot <= 4) & np.isin(last, (44, 10, 32, 125, 13, 9))
+    fine = (dot > 0) & (dot <= _MOST_DIGITS) & (stop - dot <= 4) & np.isin(last, (44, 10, 32, 125, 13, 9))
+    fine &= (dot < _MOST_DIGITS) | (digit[:, 0] < 9)
     fine &= np.count_nonzero(is_dot & (columns < stop[:, None]), axis=1) <= 1
     value[asked] = _weigh(digit, dot, stop) * np.where(is_negative, -1, 1)
     is_good[asked] = fine
@@ -151,9 +155,10 @@ def _thousandths(data: Bytes, at: Ints, width: int, is_asked: Flags) -> tuple[In
 
 
 def _weigh(digit: Bytes, dot: Ints, stop: Ints) -> Ints:
-    """Sum of the digits times their power of ten, in thousandths."""
+    """Sum of the digits times their power of ten, in thousandths; anything where it has more than `_MOST_DIGITS`."""
     first_dot, first_stop = int(dot[0]), int(stop[0])
-    if first_stop - first_dot in (0, 4) and (dot == first_dot).all() and (stop == first_stop).all():
+    is_plain = first_dot <= _MOST_DIGITS and first_stop - first_dot in (0, 4)
+    if is_plain and (dot == first_dot).all() and (stop == first_stop).all():
         places = [j for j in range(first_stop) if j != first_dot]
         weights = np.array([10 ** (first_dot + (2 if j < first_dot else 3) - j) for j in places], np.int64)
         return digit[:, places].astype(np.int64) @ weights

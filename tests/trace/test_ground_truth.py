@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from campaign.trace import Breakdown, TraceAnalysis, analyze
+from campaign.trace.read import read_json
 from tests.trace import generator
 from tests.trace.generator import LAYOUTS, Shape, StepTruth
 
@@ -103,6 +105,22 @@ def test_truth__every_layout_gives_the_same_analysis(layout: str, tmp_path: Path
     assert other.decode == reference.decode
     assert other.decode_by_batch == reference.decode_by_batch
     assert other.skew == reference.skew
+
+
+#: Microseconds since 1970, as older profilers write them.
+SINCE_1970_US = 1_764_500_000_000_000
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_truth__times_since_1970_are_read_as_fast_and_as_exactly(layout: str, tmp_path: Path) -> None:
+    run = generator.simulate(Shape(seed=6, batches=(4, 16), steps=12))
+    (path,) = generator.write(run, tmp_path, layout=layout)
+    reference, notes = analyze([path], trim=0, processes=1), read_json(path).notes
+    path.write_text(
+        re.sub(r'("ts":\s*)(\d+)', lambda m: f"{m.group(1)}{int(m.group(2)) + SINCE_1970_US}", path.read_text())
+    )
+    assert read_json(path).notes == notes  # which say how many events the fast path left over
+    assert analyze([path], trim=0, processes=1).decode == reference.decode
 
 
 @pytest.mark.parametrize("step_regex", [None, r"ProfilerStep#"])

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
 
 from campaign.narrator import Endpoint, Narration
 from campaign.schema import Finding, Quantity, Result
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 ServerNeed = Literal["none", "running", "profiled"]
 
@@ -161,3 +167,26 @@ class PhaseKind:
     """Measures the device itself: our server is stopped before it, another's processes on a GPU block it."""
     blocked_by: Callable[[Context], str | None] = lambda _context: None
     """A reason why this phase cannot be measured for this target (`TP 1 has no collectives`), or None."""
+
+
+def in_folder(kind: PhaseKind, folder: Path) -> PhaseKind:
+    """The kind as the campaign in this folder uses it: paths in targets and results are relative to the folder.
+
+    `--dir` names it from elsewhere, so that every function which may follow such a path runs there.
+    """
+
+    def there(function: Callable[Given, Made]) -> Callable[Given, Made]:
+        @functools.wraps(function)
+        def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+            with contextlib.chdir(folder):
+                return function(*args, **kwargs)
+
+        return call
+
+    return replace(
+        kind,
+        configure=there(kind.configure),
+        analyze=there(kind.analyze) if kind.analyze else None,
+        synthesize=there(kind.synthesize) if kind.synthesize else None,
+        blocked_by=there(kind.blocked_by),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from campaign.config import Config, PhaseEntry, load, phase_entry
 from campaign.errors import ConfigError
 from campaign.gpus import every_gpu, nvml, text_of
 from campaign.host import cpu_name
-from campaign.phases.kind import Context, PhaseKind, Target
+from campaign.phases.kind import Context, PhaseKind, Target, in_folder
 from campaign.planner import check_rules
 from campaign.state import CampaignState, PhaseState, Wanted, reconcile
 from campaign.store import Store
@@ -82,7 +81,7 @@ class OpenCampaign:
 
     def __init__(self, folder: Path, kinds: Sequence[PhaseKind]) -> None:
         self.store = Store(folder)
-        self.kinds: Mapping[str, PhaseKind] = {kind.name: kind for kind in kinds}
+        self.kinds: Mapping[str, PhaseKind] = {kind.name: in_folder(kind, self.store.folder) for kind in kinds}
         self.config: Config = load(self.store.config_path, kinds)
         check_rules(self.config.planner.off)
         self._folder = self.store.folder
@@ -128,11 +127,9 @@ class OpenCampaign:
 
     def measurement_config(self, entry: PhaseEntry, context: Context | None = None) -> msgspec.Struct:
         """The script's config for a phase; the context's server fills in how to reach it."""
-        # The model's path is relative to the campaign folder, which `--dir` may have named.
         context = context or self.context
         try:
-            with contextlib.chdir(self._folder):
-                return self.kinds[entry.kind].configure(entry.typed, context)
+            return self.kinds[entry.kind].configure(entry.typed, context)
         except ConfigError as error:
             raise ConfigError(f"campaign.toml: phase {entry.id}: {error}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -61,9 +60,7 @@ def read_phase(campaign: OpenCampaign, entry: PhaseState) -> Reading | None:
     if loaded is None or kind.analyze is None:
         return None
     result, result_hash = loaded
-    # Paths in results and in the target are relative to the campaign folder.
-    with contextlib.chdir(campaign.store.folder):
-        analysis = kind.analyze(result, measured_on(campaign.context, [result]))
+    analysis = kind.analyze(result, measured_on(campaign.context, [result]))
     return Reading(entry=entry, result=result, result_hash=result_hash, analysis=analysis)
 
 
@@ -225,5 +222,4 @@ def synthesis(campaign: OpenCampaign, state: CampaignState, readings: Mapping[st
     if kind is None or kind.synthesize is None:
         return None
     context = measured_on(campaign.context, [reading.result for reading in readings.values()])
-    with contextlib.chdir(campaign.store.folder):
-        return kind.synthesize(material(campaign, state, readings), context)
+    return kind.synthesize(material(campaign, state, readings), context)

@@ -11,6 +11,7 @@ import torch
 
 from campaign import host
 from campaign.measure import attention_kernels, devices_here, timing
+from campaign.measure.reasons import no_graph
 from campaign.measurement import Measurement, run_script
 from campaign.phases.attention import KIND
 from campaign.phases.attention_data import AttentionConfig, AttentionData, AttentionPoint, key_of, planned
@@ -67,8 +68,7 @@ def _round(config: AttentionConfig, call: timing.Call, calls: int) -> tuple[tupl
         return timing.time_graph(timing.capture(call, calls), calls, config.samples), ""
     except RuntimeError as error:
         torch.cuda.synchronize()
-        note = f"no CUDA graph, launched one by one: {str(error).splitlines()[0][:160]}"
-        return timing.time_calls(call, config.device, calls, config.samples), note
+        return timing.time_calls(call, config.device, calls, config.samples), no_graph(error)
 
 
 if __name__ == "__main__":

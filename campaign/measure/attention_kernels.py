@@ -218,7 +218,9 @@ def _make_triton(config: AttentionConfig, point: AttentionPoint, caches: Caches)
     keys, values = ([_paged(c) for c in part] for part in (caches.keys, caches.keys))
     if not config.is_latent:
         values = [_paged(v) for v in caches.values]
-    extra = {"is_mla": True} if config.is_latent else {}
+    # Without scales it makes them on the host in each call, which no CUDA graph can capture; an engine passes its own.
+    one = torch.ones((), dtype=torch.float32, device=config.device)
+    extra = {"k_scale": one, "v_scale": one, "is_mla": config.is_latent}
 
     def call(i: int) -> torch.Tensor:
         v = values[i][..., : config.v_dim]

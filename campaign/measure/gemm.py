@@ -13,6 +13,7 @@ from campaign import host
 from campaign.measure import devices_here, experts, matrices, timing
 from campaign.measure.engine_layers import Engine
 from campaign.measure.matrices import Pool, Prepared, Room
+from campaign.measure.reasons import no_graph
 from campaign.measurement import Measurement, run_script
 from campaign.model import Linear
 from campaign.phases.gemm import KIND
@@ -158,7 +159,7 @@ def _round_on_gpu(samples: _Samples, prepared: Prepared, call: timing.Call, call
         # A kernel that cannot be captured runs eagerly in an engine too.
         torch.cuda.synchronize()
         samples.add("cold", eager)
-        samples.notes.append(f"no CUDA graph, launched one by one: {str(error).splitlines()[0][:160]}")
+        samples.notes.append(no_graph(error))
 
 
 def _in_graph(call: timing.Call, calls: int, samples: int) -> tuple[float, ...]:

@@ -73,13 +73,14 @@ def microbenchmark(
     points: Callable[[Any], tuple[str, ...]],
     analyze: Callable[[Result, Context], Analysis],
     blocked_by: Callable[[Context], str | None] = lambda _context: None,
+    script_version: int = 1,
 ) -> PhaseKind:
     """The kind of a phase that has the device to itself, needs no server, and writes one section of its name."""
     return PhaseKind(
         name=name,
         title=title,
         parameters=parameters,
-        script_version=1,
+        script_version=script_version,
         server="none",
         configure=configure,
         points=points,

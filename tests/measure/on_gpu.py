@@ -22,9 +22,11 @@ from typing import Any
 import msgspec
 
 from campaign import schema
+from campaign.measure.reasons import NO_GRAPH
 from campaign.phases import attention, collectives, gemm
 from campaign.phases.gemm_data import GemmConfig
 from campaign.phases.kind import Context, PhaseKind, Target
+from campaign.phases.microbenchmark import REFUSED
 from tests.measure import weight_formats as formats
 from tests.measure.scripts import CONFIGS, ROOT, analyze, render
 
@@ -127,8 +129,8 @@ def brief(row: dict[str, Any]) -> str:
 
 
 def refusals(name: str, rows: list[dict[str, Any]]) -> list[str]:
-    """Rows without a number because they were wrong; kernels that do not load are no failure."""
-    return [f"{name}: {brief(row)}" for row in rows if str(row["note"]).startswith("refused")]
+    """Rows that were wrong, or that hold the launches too; kernels that do not load are no failure."""
+    return [f"{name}: {brief(row)}" for row in rows if str(row["note"]).startswith(REFUSED) or NO_GRAPH in row["note"]]
 
 
 def moved(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> list[str]:

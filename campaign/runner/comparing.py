@@ -139,6 +139,8 @@ def _facts_of_results(campaign: OpenCampaign) -> dict[str, str]:
         if result.imported:
             hashes = {file.path: file.hash for file in result.imported}
             facts[f"{entry.id}: files"] = schema.content_hash(hashes) if len(hashes) > 1 else result.imported[0].hash
+        else:
+            facts[f"{entry.id}: script version"] = str(result.script_version)
         devices.add("CPU" if result.host.device in ("", "cpu") else "GPU")
         facts |= {f"{entry.id}: {name}": version for name, version in result.versions.items() if name != "campaign"}
         facts |= {f"{entry.id}: device": result.host.device} if result.host.device else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaign.phases.catalog import KINDS
+from campaign.runner.comparing import read_side
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reading import measured_on, read_all
 from campaign.runner.writing import document_path, write
@@ -42,3 +43,8 @@ def test_device__is_that_of_the_results_not_of_this_machine() -> None:
     results = [reading.result for reading in readings.values()]
     assert measured_on(campaign.context, results).target.device == "cuda"
     assert b"Measured on a CPU" not in document_path(campaign).read_bytes()
+
+
+def test_compare__knows_by_which_version_of_a_script_it_was_measured() -> None:
+    side = read_side(str(EXAMPLES / "h200-qwen3-30b-a3b"), EXAMPLES, KINDS)
+    assert side.facts["attention: script version"] == side.facts["gemm: script version"] == "1"

@@ -139,7 +139,10 @@ class ServerKeeper:
     def _show(self, progress: LoadProgress) -> None:
         share = f" {progress.progress * 100:.0f} %" if progress.progress is not None else ""
         eta = f", about {progress.eta_s:.0f} s to go" if progress.eta_s is not None else ""
-        text = f"loading: {progress.load_phase}{share}, {progress.elapsed_s:.0f} s since its start{eta}"
+        doing = f"loading: {progress.load_phase}{share}"
+        if progress.load_phase == "answering":  # a loaded server is asked too, before each further phase
+            doing = "waiting for its answer"
+        text = f"{doing}, {progress.elapsed_s:.0f} s since its start{eta}"
         total_s = progress.elapsed_s + progress.eta_s if progress.eta_s is not None else 0.0
         self._reporter.progress("server", progress.elapsed_s, total_s, text)
 

@@ -8,7 +8,15 @@ from campaign import host
 from campaign.errors import ConfigError
 from campaign.model import quantization_config_of, read_model, shard
 from campaign.phases.gemm_data import EXPERTS, GemmConfig, GemmData, Peaks, fused_pair, point_key, singles_of
-from campaign.phases.gemm_table import GemmRow, GemmView, drift_of, floors_ms_of, rows_of, step_ms_of
+from campaign.phases.gemm_table import (
+    GemmRow,
+    GemmView,
+    drift_of,
+    floors_ms_of,
+    other_peaks_of,
+    rows_of,
+    step_ms_of,
+)
 from campaign.phases.kind import Analysis, Context
 from campaign.phases.microbenchmark import check_counts, check_samples, findings_of, makers_of, microbenchmark
 from campaign.schema import Finding, Quantity, Result, decode, encode
@@ -78,6 +86,7 @@ def _analyze(result: Result, context: Context) -> Analysis:
         peaks_are_measured=data.peaks.is_measured,
         memory_gb_s=data.peaks.device.memory_gb_s,
         peak_tflops=data.peaks.device.peak_tflops(config.dtype),
+        other_peaks_tflops=other_peaks_of(config, data),
         tensor_parallel=context.target.tensor_parallel,
         cache_mb=data.peaks.cache_bytes / 2**20,
         drift=drift_of(data),

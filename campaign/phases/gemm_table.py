@@ -81,6 +81,8 @@ class GemmView(msgspec.Struct, frozen=True, kw_only=True):
     """Memory bandwidth that floors rest on."""
     peak_tflops: float | None
     """Peak of the activation format that floors rest on."""
+    other_peaks_tflops: dict[str, float]
+    """Weight format → peak, of the measured formats that a faster unit multiplies."""
     tensor_parallel: int
     """Ranks that share a layer."""
     cache_mb: float
@@ -99,6 +101,13 @@ def rows_of(config: GemmConfig, data: GemmData) -> tuple[GemmRow, ...]:
         linears = experts_of(config) if point.kind == EXPERTS else (table[point.kind],)
         rows.append(_row(point, linears, data.peaks))
     return tuple(rows)
+
+
+def other_peaks_of(config: GemmConfig, data: GemmData) -> dict[str, float]:
+    """Weight format → peak TFLOP/s, where it is another than that of the activations."""
+    known = {point.dtype: data.peaks.device.peak_tflops(point.dtype) for point in data.points}
+    usual = data.peaks.device.peak_tflops(config.dtype)
+    return {form: peak for form, peak in known.items() if peak is not None and peak != usual}
 
 
 def experts_of(config: GemmConfig) -> tuple[Linear, ...]:

@@ -166,14 +166,20 @@ def prove_shapes(models: list[str], folder: Path) -> list[str]:
     return wrong
 
 
+def format_context(name: str, folder: Path) -> Context:
+    """The target of an entry of `FORMATS`, its config.json written to the folder."""
+    _, model, tp, quantization, _ = next(entry for entry in FORMATS if entry[0] == name)
+    config = folder / f"{name}.config.json"
+    content = json.loads((CONFIGS / f"{model}.json").read_text())
+    config.write_text(json.dumps(content | ({"quantization_config": quantization} if quantization else {})))
+    return Context(target=target_of(model, tp, config))
+
+
 def prove_formats(folder: Path) -> list[str]:
     """Each weight format through the engine's kernels; what is wrong."""
     wrong: list[str] = []
-    for name, model, tp, quantization, parameters in FORMATS:
-        config = folder / f"{name}.config.json"
-        content = json.loads((CONFIGS / f"{model}.json").read_text())
-        config.write_text(json.dumps(content | ({"quantization_config": quantization} if quantization else {})))
-        context, out = Context(target=target_of(model, tp, config)), folder / f"{name}.json"
+    for name, _, _, _, parameters in FORMATS:
+        context, out = format_context(name, folder), folder / f"{name}.json"
         configured = gemm.KIND.configure(gemm.GemmParameters(), context)
         assert isinstance(configured, GemmConfig)
         quantized = {linear.kind for linear in configured.linears if linear.dtype not in ("bf16", "fp32")}

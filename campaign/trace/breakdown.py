@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 import numpy as np
 
 from campaign.trace import result
-from campaign.trace.categories import CATEGORIES, OTHER
+from campaign.trace.categories import CATEGORIES, COMPILED, OTHER
 from campaign.trace.events import Floats
 from campaign.trace.ranked import IDLE_REASONS
 from campaign.trace.statistics import interval, quantile, share_interval
@@ -19,6 +19,9 @@ _NO_OP: Final = {
     "cpu": "has no op of its own on the CPU: it is part of a compiled graph or spread over general ops",
     "gpu": "no kernel of this category ran in these steps",
 }
+#: What compilers of engines fuse into kernels whose names do not tell.
+_FUSED: Final = frozenset(("rms_norm", "rope", "silu_mul", "quantize", "kv_cache", "copy"))
+_MAYBE_FUSED: Final = "no kernel is named so; generated ones (compiled) may do it"
 
 
 def breakdown(
@@ -47,7 +50,9 @@ def breakdown(
         idle_share=float(idle.sum() / table.wall.sum()) if table.wall.sum() else None,
         categories=categories,
         absent=tuple(
-            result.AbsentCategory(name=name, absent_reason=_NO_OP[device]) for name in CATEGORIES if name not in present
+            result.AbsentCategory(name=name, absent_reason=_why_absent(name, device, present))
+            for name in CATEGORIES
+            if name not in present
         ),
         kernels=_kernels(table),
         collectives=tuple(collectives),
@@ -56,6 +61,12 @@ def breakdown(
         unclassified_share=float(table.busy[:, OTHER].mean()) / busy if busy else None,
         compiled=tuple(compiled),
     )
+
+
+def _why_absent(name: str, device: str, present: Set[str]) -> str:
+    if device == "gpu" and name in _FUSED and CATEGORIES[COMPILED] in present:
+        return _MAYBE_FUSED
+    return _NO_OP[device]
 
 
 def _wall(wall_ms: Floats) -> result.Wall:

@@ -142,6 +142,12 @@ def test_cpu_eager__general_ops_in_a_row_are_what_they_make() -> None:
     assert calls(decode, "sampling") == 1
 
 
+def test_qwen__what_generated_kernels_may_hold_is_not_said_to_be_missing() -> None:
+    reasons = {a.name: a.absent_reason for a in decode_of("h200-qwen3-30b-a3b-tp1").absent}
+    assert reasons["rope"] == "no kernel is named so; generated ones (compiled) may do it"
+    assert reasons["allreduce"] == "no kernel of this category ran in these steps"
+
+
 def test_cpu_compiled__categories_inside_the_graph_are_absent_with_the_reason() -> None:
     reasons = {a.name: a.absent_reason for a in decode_of("cpu-deepseek-tiny-tp2-compiled").absent}
     assert "no op of its own" in reasons["rms_norm"]

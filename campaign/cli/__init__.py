@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from campaign import __version__
+from campaign.cli import hints
 from campaign.errors import CampaignError
 
 #: Command → module of this package that holds it under its own name.
@@ -63,6 +64,7 @@ class _Group(click.Group):
 def group(ctx: click.Context, folder: Path) -> None:
     """Profiling campaigns of LLM servers: measured phase by phase, survived, written up in one document."""
     ctx.obj = {"dir": folder}
+    hints.remember(folder)
 
 
 def main() -> None:
@@ -75,7 +77,7 @@ def main() -> None:
         error.show()
         code = 2
     except CampaignError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {hints.typed(str(error))}", err=True)
         code = error.exit_code
     except BrokenPipeError:
         # The reader (head, less) is gone; Python would complain once more when it flushes at the end.

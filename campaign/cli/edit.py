@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from campaign.cli.hints import typed
 from campaign.phases.catalog import KINDS
 from campaign.runner.editing import add_phase, reset_phase, skip_phase
 from campaign.runner.opening import OpenCampaign
@@ -19,7 +20,7 @@ def add(obj: dict[str, Any], kind: str, parameters: tuple[str, ...]) -> int:
     """Put a further phase on the todo list, e.g. `add gemm batch=[64] id=gemm-64`."""
     entry = add_phase(OpenCampaign(obj["dir"], KINDS), kind, parameters)
     points = f", {entry.points_total} points" if entry.points_total else ""
-    click.echo(f"{entry.id}: {entry.status}{points}. Measure it: python -m campaign resume")
+    click.echo(typed(f"{entry.id}: {entry.status}{points}. Measure it: python -m campaign resume"))
     if entry.status == "blocked":
         click.echo(f"{entry.id}: {entry.reason}", err=True)
     return 0
@@ -31,7 +32,7 @@ def add(obj: dict[str, Any], kind: str, parameters: tuple[str, ...]) -> int:
 def skip(obj: dict[str, Any], phase: str) -> int:
     """Leave a phase out until it is reset."""
     entry = skip_phase(OpenCampaign(obj["dir"], KINDS), phase)
-    click.echo(f"{entry.id}: skipped. Take it up again: python -m campaign reset {entry.id}")
+    click.echo(typed(f"{entry.id}: skipped. Take it up again: python -m campaign reset {entry.id}"))
     return 0
 
 
@@ -41,5 +42,5 @@ def skip(obj: dict[str, Any], phase: str) -> int:
 def reset(obj: dict[str, Any], phase: str) -> int:
     """Forget a phase's attempts (their files stay), so that it is measured again."""
     entry = reset_phase(OpenCampaign(obj["dir"], KINDS), phase)
-    click.echo(f"{entry.id}: {entry.status}. Measure it: python -m campaign resume")
+    click.echo(typed(f"{entry.id}: {entry.status}. Measure it: python -m campaign resume"))
     return 0

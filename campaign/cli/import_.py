@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from campaign import lock
+from campaign.cli.hints import typed
 from campaign.importers import IMPORTERS
 from campaign.phases.catalog import KINDS
 from campaign.runner.importing import import_paths
@@ -33,5 +34,5 @@ def import_(obj: dict[str, Any], paths: tuple[Path, ...], phase_id: str | None) 
         store.save_state(state, "imported", detail=", ".join(map(str, paths)))
     for one in taken:
         click.echo(f"{one.phase_id}: done from {one.files} file{'s' if one.files > 1 else ''} ({one.format})")
-    click.echo("next: python -m campaign resume")
+    click.echo(typed("next: python -m campaign resume"))
     return 0

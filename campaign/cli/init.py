@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from campaign import files
+from campaign.cli.hints import typed
 from campaign.config import parse
 from campaign.errors import UsageError
 from campaign.phases.catalog import KINDS
@@ -83,7 +84,7 @@ def init(obj: dict[str, Any], model: str, url: str) -> int:
     text = config_text(model, url)
     parse(text, KINDS, name=str(path))
     files.write_atomic(path, text.encode())
-    click.echo(f"{path} written. Look it over, then: python -m campaign --dir {obj['dir']} resume")
+    click.echo(typed(f"{path} written. Look it over, then: python -m campaign resume"))
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from campaign import lock
+from campaign.cli.hints import typed
 from campaign.errors import EXIT_CHECK, EXIT_DOCUMENT
 from campaign.phases.catalog import KINDS
 from campaign.runner.opening import OpenCampaign
@@ -27,9 +28,9 @@ def render(obj: dict[str, Any], check: bool, diff: bool, force: tuple[str, ...],
     store = campaign.store
     state = store.load_state()
     for text in store.recovered:
-        click.echo(text, err=True)
+        click.echo(typed(text), err=True)
     if state is None:
-        click.echo("no campaign has begun here: python -m campaign resume", err=True)
+        click.echo(typed("no campaign has begun here: python -m campaign resume"), err=True)
         return 0
     state = campaign.reconciled(state)
     if check or diff:
@@ -37,7 +38,7 @@ def render(obj: dict[str, Any], check: bool, diff: bool, force: tuple[str, ...],
         if diff:
             click.echo(unified(written.before, written.after, campaign.config.document.path), nl=False)
         for text in written.needs_person:
-            click.echo(text, err=True)
+            click.echo(typed(text), err=True)
         if written.needs_person:
             return EXIT_DOCUMENT
         return EXIT_CHECK if check and written.is_changed else 0
@@ -48,7 +49,7 @@ def render(obj: dict[str, Any], check: bool, diff: bool, force: tuple[str, ...],
     changed = [name for name, outcome in written.states.items() if outcome in ("updated", "inserted", "merged")]
     click.echo(f"{document_path(campaign)}: {', '.join(changed) if written.is_changed else 'nothing changed'}")
     for text in written.needs_person:
-        click.echo(text, err=True)
+        click.echo(typed(text), err=True)
     return EXIT_DOCUMENT if written.needs_person else 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from campaign.cli.hints import typed
 from campaign.runner.survey import Survey, survey
 
 _MARKS = {
@@ -37,7 +38,7 @@ def status(obj: dict[str, Any], as_json: bool, watch: bool) -> int:
 def screen(seen: Survey) -> str:
     """The survey as text of at most 80 columns."""
     lines = [f"{seen.title}"[:80], ""]
-    lines += [_phase_line(phase) for phase in seen.phases] or ["no phase yet: python -m campaign resume"]
+    lines += [_phase_line(phase) for phase in seen.phases] or [typed("no phase yet: python -m campaign resume")]
     server = seen.server
     if server["state"]:
         share = f" {server['progress'] * 100:.0f} %" if server["progress"] is not None else ""
@@ -47,7 +48,7 @@ def screen(seen: Survey) -> str:
     if seen.runner:
         lines.append(f"runner    {seen.runner}"[:80])
     for text in seen.needs_person:
-        lines += ["", *_wrapped(f"! {text}")]
+        lines += ["", *_wrapped(f"! {typed(text)}")]
     return "\n".join(lines)
 
 

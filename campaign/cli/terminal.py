@@ -13,6 +13,7 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from campaign.cli.hints import typed
 from campaign.runner.reporting import StopRequest
 
 #: Off a terminal, progress of one subject is a line at most this often.
@@ -44,7 +45,7 @@ class TerminalReporter:
     def say(self, text: str) -> None:
         """A line that stays."""
         with _gone_terminal():
-            self._console.print(f"{time.strftime('%H:%M:%S')} {text}", markup=False, soft_wrap=True)
+            self._console.print(f"{time.strftime('%H:%M:%S')} {typed(text)}", markup=False, soft_wrap=True)
 
     def progress(self, subject: str, done: float, total: float, text: str) -> None:
         """The state of a bar."""

@@ -13,7 +13,10 @@ from click.testing import CliRunner, Result
 from campaign.cli import group
 from tests.examples.test_gpu import EXAMPLES
 
-CAMPAIGNS = sorted(path.parent.name for path in EXAMPLES.glob("*/campaign.toml"))
+#: Every kind of phase measured; every kind imported.
+CAMPAIGNS = ("h200-qwen3-30b-a3b", "kimi-k2.5-8x-rtx-pro-6000")
+#: What a hint says more where the folder was named.
+TYPED = " --dir campaign"
 #: Every command that opens a campaign and measures nothing.
 COMMANDS = (
     ("plan", "--json"),
@@ -42,4 +45,17 @@ def test_elsewhere__every_command_says_what_it_says_inside(name: str, tmp_path: 
         reference = run(inside, inside, words)
         assert reference.exit_code == 0, (words, reference.output, reference.exception)
         found = run(outside, outside.parent, words)
-        assert found.output.replace("outside", "inside") == reference.output, (words, found.exception)
+        assert found.output.replace("outside", "inside").replace(TYPED, "") == reference.output, (
+            words,
+            found.exception,
+        )
+
+
+def test_elsewhere__what_to_type_next_names_the_folder(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / CAMPAIGNS[0], tmp_path / "campaign")
+    assert run(tmp_path / "campaign", tmp_path, ("skip", "gemm")).output == (
+        "gemm: skipped. Take it up again: python -m campaign --dir campaign reset gemm\n"
+    )
+    assert "python -m campaign reset gemm" in run(tmp_path / "campaign", tmp_path / "campaign", ("skip", "gemm")).output
+    bare = run(tmp_path / "a b", tmp_path, ("status",)).output
+    assert "python -m campaign --dir 'a b' init" in " ".join(bare.split())

@@ -16,6 +16,9 @@ SCHEMA_VERSION = 1
 #: Attempts a phase gets before it is failed for good.
 MAX_ATTEMPTS = 3
 
+#: How the name of an input begins that is another phase's result.
+_RESULT = "result."
+
 Status = Literal["pending", "running", "done", "failed", "interrupted", "stale", "skipped", "blocked"]
 #: Statuses that a resume works on.
 OPEN: tuple[Status, ...] = ("pending", "running", "interrupted", "stale")
@@ -108,6 +111,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, str]
     points_total: int
     blocked: str | None = None
+    is_measured: bool = True
+    """False for a phase that only reads the others' results; they are its inputs."""
 
 
 def phase(state: CampaignState, phase_id: str) -> PhaseState:
@@ -129,13 +134,18 @@ def change(state: CampaignState, phase_id: str, **fields: Any) -> CampaignState:
     return replace_phase(state, msgspec.structs.replace(phase(state, phase_id), **fields))
 
 
+def results_of(state: CampaignState) -> dict[str, str]:
+    """What a phase that reads the others depends on: their results, by hash."""
+    return {f"{_RESULT}{entry.id}": entry.result_hash for entry in state.phases if entry.result_hash}
+
+
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Names of the inputs that differ, each with both values: `parameters.repeats 3 → 5`."""
+    """Names of the inputs that differ, each with both values: `parameters.repeats 3 → 5`; results by name alone."""
     lines = []
     for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name, "–"), now.get(name, "–")
         if old != new:
-            lines.append(f"{name} {_short(old)} → {_short(new)}")
+            lines.append(name if name.startswith(_RESULT) else f"{name} {_short(old)} → {_short(new)}")
     return lines
 
 
@@ -180,7 +190,7 @@ def _reconcile_one(old: PhaseState | None, want: Wanted) -> PhaseState:
             entry, status=status, reason="; ".join(changed), attempts=0, points_done=0, duration_s=0.0, inputs={},
             carry_from=entry.last_attempt + 1,
         )  # fmt: skip
-    if entry.status == "done" and want.inputs and not entry.result_attempt:
+    if entry.status == "done" and want.is_measured and want.inputs and not entry.result_attempt:
         return msgspec.structs.replace(entry, status="pending", reason="no result is known")
     return _reopened(entry) if entry.status == "blocked" else entry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from campaign import state as todo
@@ -43,6 +44,22 @@ def test_reconcile__a_changed_input_makes_stale_and_is_named() -> None:
 def test_reconcile__the_same_inputs_change_nothing() -> None:
     state = measured(begun("a", "b"), "a")
     assert todo.reconcile(state, [wanted("a"), wanted("b")]) == state
+
+
+def test_reconcile__what_reads_the_others_is_done_until_a_result_changes_which_is_named() -> None:
+    state = measured(begun("a", "b", "all"), "a")
+
+    def asked(state: CampaignState) -> list[Wanted]:
+        reads = msgspec.structs.replace(wanted("all"), inputs=todo.results_of(state), is_measured=False)
+        return [wanted("a"), wanted("b"), reads]
+
+    state = todo.change(state, "all", status="done", reason="", inputs=todo.results_of(state))
+    assert todo.reconcile(state, asked(state)) == state
+    for changed in (todo.change(state, "a", result_hash="other"), todo.change(state, "a", result_hash="")):
+        entry = todo.phase(todo.reconcile(changed, asked(changed)), "all")
+        assert (entry.status, entry.reason) == ("pending", "result.a")
+    more = measured(state, "b")
+    assert todo.phase(todo.reconcile(more, asked(more)), "all").reason == "result.b"
 
 
 def test_reconcile__stale_and_measured_again_is_done() -> None:

@@ -17,7 +17,7 @@ from campaign.gpus import every_gpu, nvml, text_of
 from campaign.host import cpu_name
 from campaign.phases.kind import Context, PhaseKind, Target, in_folder
 from campaign.planner import check_rules
-from campaign.state import CampaignState, PhaseState, Wanted, reconcile
+from campaign.state import CampaignState, PhaseState, Wanted, reconcile, results_of
 from campaign.store import Store
 
 
@@ -136,8 +136,6 @@ class OpenCampaign:
     def inputs(self, entry: PhaseEntry) -> dict[str, str]:
         """What a result of this phase depends on, by name; a difference makes it stale."""
         kind = self.kinds[entry.kind]
-        if kind.synthesize is not None:
-            return {}
         if entry.imports:
             return self._import_inputs(entry)
         fields = schema.builtins(self.measurement_config(entry))
@@ -177,18 +175,20 @@ class OpenCampaign:
         ]
         entries = [*self.config.phases, *added]
         entries.sort(key=lambda entry: self.kinds[entry.kind].synthesize is not None)
-        return [self._want(entry) for entry in entries]
+        return [self._want(entry, state) for entry in entries]
 
-    def _want(self, entry: PhaseEntry) -> Wanted:
+    def _want(self, entry: PhaseEntry, state: CampaignState) -> Wanted:
         kind = self.kinds[entry.kind]
         blocked = entry.unavailable or (None if entry.imports else self._obstacle(kind))
         is_measured = kind.synthesize is None
         config = self.measurement_config(entry) if is_measured and not blocked else None
+        reads = {} if is_measured or blocked else results_of(state)
         return Wanted(
             id=entry.id, kind=entry.kind, title=entry.title, parameters=entry.parameters,
-            inputs=self.inputs(entry) if config else {},
+            inputs=self.inputs(entry) if config else reads,
             points_total=len(kind.points(config)) if config and not entry.imports else 0,
             blocked=blocked or None,
+            is_measured=is_measured,
         )  # fmt: skip
 
     def _obstacle(self, kind: PhaseKind) -> str | None:

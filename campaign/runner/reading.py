@@ -13,7 +13,7 @@ from campaign.narrator import Endpoint, Narration
 from campaign.phases.kind import Analysis, Belief, Context, Material, PhaseKind, Revision, Row
 from campaign.runner.opening import OpenCampaign
 from campaign.schema import Finding, Quantity, Result
-from campaign.state import CampaignState, PhaseState, replace_phase
+from campaign.state import CampaignState, PhaseState, replace_phase, results_of
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,7 +209,7 @@ def note_revision(campaign: OpenCampaign, state: CampaignState, readings: Mappin
 
 def accept_synthesis(campaign: OpenCampaign, state: CampaignState, kind: PhaseKind) -> CampaignState:
     """Mark the phases that only read others as done under the results they read."""
-    inputs = {f"result.{e.id}": e.result_hash for e in state.phases if e.result_hash}
+    inputs = results_of(state)
     for entry in state.phases:
         if entry.kind == kind.name and entry.status not in ("skipped",):
             state = replace_phase(state, msgspec.structs.replace(entry, status="done", reason="", inputs=inputs))

@@ -16,6 +16,7 @@ from campaign.runner.comparing import read_side
 from campaign.runner.opening import OpenCampaign
 from campaign.runner.reading import measured_on, read_all
 from campaign.runner.writing import document_path, write
+from campaign.state import phase
 from tests.measure import on_gpu
 from tests.measure.scripts import analyze, render
 
@@ -59,6 +60,13 @@ def test_golden__gpu_tables_are_what_their_results_say(folder: str, tmp_path: Pa
         if os.environ.get("CAMPAIGN_GOLDEN") == "update":
             path.with_suffix(".md").write_text(text)
         assert path.with_suffix(".md").read_text() == text, path
+
+
+def test_synthesis__stays_done_while_the_results_that_it_read_stand() -> None:
+    campaign = OpenCampaign(EXAMPLES / "h200-qwen3-30b-a3b", KINDS)
+    state = campaign.store.load_state()
+    assert state is not None
+    assert phase(campaign.reconciled(state), "synthesis") == phase(state, "synthesis")
 
 
 def test_device__is_that_of_the_results_not_of_this_machine() -> None:

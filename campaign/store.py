@@ -207,7 +207,7 @@ class Store:
         loaded = self.load_result(path)
         if loaded is None:
             raise StateError(
-                f"{path}: the result of phase {entry.id} is gone. Measure again: campaign reset {entry.id}."
+                f"{path}: the result of phase {entry.id} is gone. Measure again: python -m campaign reset {entry.id}."
             )
         if entry.result_hash and loaded[1] != entry.result_hash:
             raise StateError(

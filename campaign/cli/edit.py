@@ -10,6 +10,7 @@ from campaign.cli.hints import typed
 from campaign.phases.catalog import KINDS
 from campaign.runner.editing import add_phase, reset_phase, skip_phase
 from campaign.runner.opening import OpenCampaign
+from campaign.state import PhaseState
 
 
 @click.command()
@@ -20,9 +21,7 @@ def add(obj: dict[str, Any], kind: str, parameters: tuple[str, ...]) -> int:
     """Put a further phase on the todo list, e.g. `add gemm batch=[64] id=gemm-64`."""
     entry = add_phase(OpenCampaign(obj["dir"], KINDS), kind, parameters)
     points = f", {entry.points_total} points" if entry.points_total else ""
-    click.echo(typed(f"{entry.id}: {entry.status}{points}. Measure it: python -m campaign resume"))
-    if entry.status == "blocked":
-        click.echo(f"{entry.id}: {entry.reason}", err=True)
+    click.echo(f"{entry.id}: {entry.status}{points}{_next(entry)}")
     return 0
 
 
@@ -42,5 +41,12 @@ def skip(obj: dict[str, Any], phase: str) -> int:
 def reset(obj: dict[str, Any], phase: str) -> int:
     """Forget a phase's attempts (their files stay), so that it is measured again."""
     entry = reset_phase(OpenCampaign(obj["dir"], KINDS), phase)
-    click.echo(typed(f"{entry.id}: {entry.status}. Measure it: python -m campaign resume"))
+    click.echo(f"{entry.id}: {entry.status}{_next(entry)}")
     return 0
+
+
+def _next(entry: PhaseState) -> str:
+    """Why a phase cannot be measured, or how it is."""
+    if entry.status == "blocked":
+        return f": {entry.reason.removesuffix('.')}."
+    return typed(". Measure it: python -m campaign resume")

@@ -44,7 +44,9 @@ def trace(
         _print(schema.encode_pretty(change).decode() if is_json else diff_text(change))
         return
     if not paths:
-        raise UsageError("trace: no path given. Write `campaign trace PATH …` or `campaign trace --diff A B`.")
+        raise UsageError(
+            "trace: no path given. Write `python -m campaign trace PATH …` or `python -m campaign trace --diff A B`."
+        )
     found = analyze(
         paths, trim=trim, step_regex=step_regex, processes=processes, progress=None if is_json else _progress
     )

@@ -25,7 +25,8 @@ def problems(campaign: OpenCampaign) -> list[str]:
     name = campaign.config.document.path
     if not path.exists():
         has_results = any(entry.result_attempt for entry in state.phases)
-        return [*found, f"{name}: not there, but results are. Write it: campaign render"] if has_results else found
+        missing = [f"{name}: not there, but results are. Write it: python -m campaign render"] if has_results else []
+        return [*found, *missing]
     try:
         sections = markdown.find(path.read_bytes())
     except DocumentError as error:
@@ -57,7 +58,7 @@ def _section(campaign: OpenCampaign, state: CampaignState, section: Section) -> 
         try:
             actual = schema.content_hash(path.read_bytes())
         except OSError:
-            found.append(f"its source {reference.path} is gone. Restore it, or measure again: campaign reset")
+            found.append(f"its source {reference.path} is gone. Restore it, or measure again: python -m campaign reset")
             continue
         if not actual.startswith(reference.hash[:16]):
             found.append(
@@ -74,14 +75,14 @@ def _section(campaign: OpenCampaign, state: CampaignState, section: Section) -> 
 def _own_source(campaign: OpenCampaign, entry: PhaseState, named: list[str], section: Section) -> list[str]:
     """A phase's section rests on that phase's accepted result."""
     if not entry.result_attempt:
-        return ["it shows a result, but the phase has none: campaign render"] if named else []
+        return ["it shows a result, but the phase has none: python -m campaign render"] if named else []
     store = campaign.store
     expected = store.relative(store.attempt_folder(entry.id, entry.result_attempt) / "result.json")
     if expected in named:
         return []
     if not named and _has_numbers(section.text):
-        return [f"its numbers name no source. Write it again: campaign render --force {section.id}"]
-    return [f"it rests on {', '.join(named) or 'nothing'}, not on the accepted {expected}: campaign render"]
+        return [f"its numbers name no source. Write it again: python -m campaign render --force {section.id}"]
+    return [f"it rests on {', '.join(named) or 'nothing'}, not on the accepted {expected}: python -m campaign render"]
 
 
 def _derived(campaign: OpenCampaign, state: CampaignState, section: Section) -> list[str]:
@@ -94,7 +95,7 @@ def _derived(campaign: OpenCampaign, state: CampaignState, section: Section) -> 
     if text is None:
         return ["its numbers name no source, and no result gives them. Take the section out, or its markers."]
     if markdown.normal_text(text) != section.text:
-        return ["it differs from what the results say: campaign render --diff"]
+        return ["it differs from what the results say: python -m campaign render --diff"]
     return []
 
 

@@ -59,3 +59,13 @@ def test_elsewhere__what_to_type_next_names_the_folder(tmp_path: Path) -> None:
     assert "python -m campaign reset gemm" in run(tmp_path / "campaign", tmp_path / "campaign", ("skip", "gemm")).output
     bare = run(tmp_path / "a b", tmp_path, ("status",)).output
     assert "python -m campaign --dir 'a b' init" in " ".join(bare.split())
+
+
+@pytest.mark.parametrize("words", [("add", "macro"), ("reset", "gemm")])
+def test_edit__a_blocked_phase_says_why_and_not_how_to_measure_it(words: tuple[str, ...], tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "kimi-k2.5-8x-rtx-pro-6000", tmp_path / "campaign")
+    if words[0] == "reset":
+        assert run(tmp_path / "campaign", tmp_path, ("resume",)).exit_code == 0
+    output = run(tmp_path / "campaign", tmp_path, words).output
+    assert ": blocked: it " in output
+    assert "Measure it" not in output

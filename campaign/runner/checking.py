@@ -58,7 +58,8 @@ def _section(campaign: OpenCampaign, state: CampaignState, section: Section) -> 
         try:
             actual = schema.content_hash(path.read_bytes())
         except OSError:
-            found.append(f"its source {reference.path} is gone. Restore it, or measure again: python -m campaign reset")
+            again = f"python -m campaign reset {section.id}"
+            found.append(f"its source {reference.path} is gone. Restore it, or measure again: {again}")
             continue
         if not actual.startswith(reference.hash[:16]):
             found.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import signal
 import sys
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -28,7 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep a record only where it was asked for."""
+    """Keep a record only where it was asked for; SIGINT reaches what the tests start.
+
+    A suite in the background of a script begins with SIGINT ignored, and so would every process it starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--resume-proof"):
         path = config.rootpath / str(config.getoption("--proof-record"))
         config.pluginmanager.register(ProofRecord(path, code_hash(config.rootpath)), "proof-record")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+
 import pytest
 
 from campaign.load.endpoint import Api
@@ -173,3 +177,14 @@ def test_truth__cuts_lose_no_token(paced: TruthServer, cut: int) -> None:
 def test_truth__crlf_events(paced: TruthServer) -> None:
     record = run(paced, plan("itl=500;crlf=1", concurrency=1, requests=1, output=6)).records[0]
     assert (record.error, record.chunk_tokens) == ("", (1,) * 6)
+
+
+def test_truth_server__ends_with_whoever_started_it() -> None:
+    code = "from tests.load.truth import TruthServer; s = TruthServer(); print(s.port, flush=True); s.process.wait()"
+    starter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert starter.stdout is not None
+    port = int(starter.stdout.readline())
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as held:
+        starter.kill()
+        starter.wait()
+        assert held.recv(1) == b""  # within the timeout: the server is gone, and its connections with it

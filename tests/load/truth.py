@@ -114,8 +114,9 @@ class TruthServer:
             wait_for(relay)
 
     def start(self) -> None:
-        """Start the process and wait until it listens."""
-        self.process = subprocess.Popen([str(binary()), str(self.port), self._usual], env=self._environment)
+        """Start the process and wait until it listens; it ends with this one, which holds its standard input."""
+        command = [str(binary()), str(self.port), self._usual]
+        self.process = subprocess.Popen(command, env=self._environment, stdin=subprocess.PIPE)
         wait_for(self.port)
 
     def stop(self) -> None:

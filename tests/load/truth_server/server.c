@@ -27,6 +27,8 @@
 
 int listen_fd;
 static int timer_fd;
+/* Stands for standard input: where that is a pipe, the end of whoever started this process ends it. */
+static char starter;
 static uint64_t armed_ns;
 static const char *usual = "";
 static struct bytes last_head;
@@ -149,12 +151,16 @@ static void open_all(int port) {
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listen_fd, &wanted);
     wanted.data.ptr = &timer_fd;
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &wanted);
+    struct epoll_event hang_up = {.events = 0, .data.ptr = &starter};
+    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, STDIN_FILENO, &hang_up);
 }
 
 static void handle(const struct epoll_event *ready) {
     void *what = ready->data.ptr;
     uint64_t times;
-    if (what == &listen_fd) {
+    if (what == &starter) {
+        exit(0);
+    } else if (what == &listen_fd) {
         accept_all();
     } else if (what == &timer_fd) {
         if (read(timer_fd, &times, sizeof times) > 0) armed_ns = 0;
@@ -173,9 +179,6 @@ int main(int argc, char **argv) {
     if (argc > 2) usual = argv[2];
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_TIMERSLACK, 1);
-    /* A killed run of the drills leaves no server behind. Not elsewhere: the signal comes when the thread that started
-       this process ends, and a test brings it back from a thread. */
-    if (getenv("ON_STOP_PROFILE")) prctl(PR_SET_PDEATHSIG, SIGTERM);
     open_all(atoi(argv[1]));
     for (;;) {
         struct epoll_event ready[64];
